@@ -1,0 +1,1 @@
+//! One execution contract for every operation in the process.
