@@ -1,1 +1,97 @@
 //! One execution contract for every operation in the process.
+//!
+//! A service calls renderers, databases, webhooks and models. With Bursar each operation declares what it spends
+//! (*budgets*), what it changes (its *effect*), how long it may take and what is retried; a [`Runtime`] refuses unsafe
+//! contracts before serving, arbitrates the budgets among all operations in strict order of arrival, serializes by key,
+//! and drains on shutdown. It is local to one process, by contract.
+//!
+//! ```
+//! use bursar::{Classify, Policy, Retry, Runtime};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::builder()
+//!     .resource("renderer", 8)
+//!     .resource("payments", 4)
+//!     .build()?;
+//!
+//! let render = runtime.contract(
+//!     "render",
+//!     Policy::idempotent()
+//!         .claim("renderer", 1)
+//!         .timeout(Duration::from_secs(2))
+//!         .retry(Retry::up_to(3).on_transient().on_uncertain()),
+//! )?;
+//! let page = render.run(|| async { draw("front page").await.transient() }).await?;
+//!
+//! let charge = runtime.contract("charge", Policy::non_idempotent().claim("payments", 1).reject())?;
+//! let receipt = charge
+//!     .with()
+//!     .key("customer 7")
+//!     .within(Duration::from_millis(300))
+//!     .run(|attempt| async { pay(attempt.number()).await.uncertain() })
+//!     .await?;
+//!
+//! runtime.shutdown_within(Duration::from_secs(10)).await?;
+//! println!("{}", runtime.stats());
+//! # let _ = (page, receipt);
+//! # async fn draw(page: &str) -> Result<String, std::io::Error> { Ok(page.to_owned()) }
+//! # async fn pay(attempt: u32) -> Result<u32, std::io::Error> { Ok(attempt) }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is promised, clause by clause, stands in `docs/contract.md` of the repository; how it is built, in
+//! `ARCHITECTURE.md`.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod attempt;
+#[cfg(feature = "tokio")]
+mod blocking;
+mod bounds;
+mod budget;
+mod call;
+mod chain;
+mod clock;
+mod contract;
+mod drain;
+mod engine;
+mod error;
+mod execute;
+mod fifo;
+mod key;
+mod keys;
+mod lifecycle;
+mod operation;
+mod outcome;
+mod policy;
+mod retry;
+mod runtime;
+mod stats;
+mod sync;
+mod wake;
+
+#[cfg(all(test, bursar_loom))]
+mod loom_tests;
+
+pub use attempt::{Attempt, Cancelled};
+pub use clock::{Clock, ManualClock, Timer};
+pub use contract::{Call, Contract, Permit};
+pub use error::{
+    Attempted, CallError, Carry, ContractError, EndedBy, Refusal, ShutdownError, Usage,
+};
+pub use key::Key;
+pub use operation::{
+    AsyncHandler, BoxHandler, BoxOperation, Handler, HandlerFn, Operation, OperationCall,
+    handler_fn,
+};
+pub use outcome::{Classify, Effect, Failure, Outcome, Reason};
+pub use policy::{
+    Dynamic, Idempotent, NonIdempotent, PerCall, Permits, Policy, Pure,
+};
+pub use retry::{Certain, Doubtful, Retry, Unchecked};
+pub use runtime::{Runtime, RuntimeBuilder};
+pub use stats::{BudgetStats, OperationStats, Stats};

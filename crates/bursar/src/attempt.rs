@@ -1,0 +1,186 @@
+//! What a handler is lent: which attempt this is, how long it may take, whether it should stop.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use crate::clock::ClockHandle;
+use crate::wake::WakeList;
+
+/// One run of a handler inside a call, as the handler sees it.
+///
+/// It lives in the call's builder, so that a handler may keep the reference across its awaits.
+pub struct Attempt {
+    clock: ClockHandle,
+    /// What the deadline is counted from.
+    epoch: Instant,
+    /// Nanoseconds from the epoch; `u64::MAX` for none.
+    deadline: AtomicU64,
+    number: AtomicU32,
+    cancelled: AtomicBool,
+    /// Who waits for the cancellation. A leaf lock; wakers are woken and dropped after it.
+    wakers: Mutex<Slab<Option<Waker>>>,
+}
+
+impl Attempt {
+    pub(crate) fn new(clock: ClockHandle, epoch: Instant) -> Self {
+        Self {
+            clock,
+            epoch,
+            deadline: AtomicU64::new(u64::MAX),
+            number: AtomicU32::new(0),
+            cancelled: AtomicBool::new(false),
+            wakers: Mutex::new(Slab::new()),
+        }
+    }
+
+    /// Which attempt of its call this is; the first is 1.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// When this attempt's time is up: the earlier of its own timeout and the caller's deadline. `None` if neither
+    /// was set.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.deadline.load(Ordering::Relaxed) {
+            u64::MAX => None,
+            nanos => self.epoch.checked_add(Duration::from_nanos(nanos)),
+        }
+    }
+
+    /// How long is left until [`deadline`](Self::deadline); zero past it. `None` if there is no deadline.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline()
+            .map(|deadline| deadline.saturating_duration_since(self.clock.now()))
+    }
+
+    /// Whether the attempt is to stop: its deadline has passed, or the caller has left.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Completes when the attempt is to stop.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing; a new one completes at once if the attempt is to stop already.
+    pub fn cancelled(&self) -> Cancelled<'_> {
+        Cancelled {
+            attempt: self,
+            index: None,
+        }
+    }
+
+    pub(crate) fn begin(&self, number: u32, deadline: Option<Instant>) {
+        let nanos = deadline.map_or(u64::MAX, |deadline| {
+            let nanos = deadline.saturating_duration_since(self.epoch).as_nanos();
+            u64::try_from(nanos).unwrap_or(u64::MAX)
+        });
+        self.deadline.store(nanos, Ordering::Relaxed);
+        self.cancelled.store(false, Ordering::Relaxed);
+        self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// Sets the flag, then wakes who waits for it.
+    pub(crate) fn cancel(&self) {
+        // Release: a handler on another thread that sees the flag sees what led to it.
+        self.cancelled.store(true, Ordering::Release);
+        let mut wakes = WakeList::new();
+        let mut wakers = self.wakers();
+        for (_, waker) in wakers.iter_mut() {
+            if let Some(waker) = waker.take() {
+                wakes.push(waker);
+            }
+        }
+        drop(wakers);
+        drop(wakes);
+    }
+
+    fn wakers(&self) -> MutexGuard<'_, Slab<Option<Waker>>> {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("number", &self.number())
+            .field("deadline", &self.deadline())
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Completes when an attempt is to stop; see [`Attempt::cancelled`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Cancelled<'a> {
+    attempt: &'a Attempt,
+    index: Option<usize>,
+}
+
+impl Future for Cancelled<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let attempt = self.attempt;
+        if attempt.is_cancelled() {
+            return Poll::Ready(());
+        }
+        let waker = Some(cx.waker().clone());
+        let mut wakers = attempt.wakers();
+        let old = match self.index {
+            Some(index) => std::mem::replace(&mut wakers[index], waker),
+            None => {
+                self.index = Some(wakers.insert(waker));
+                None
+            }
+        };
+        drop(wakers);
+        drop(old);
+        // Set before the lock was taken, the flag has found no waker to wake.
+        if attempt.is_cancelled() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Cancelled<'_> {
+    fn drop(&mut self) {
+        if let Some(index) = self.index {
+            let waker = self.attempt.wakers().remove(index);
+            drop(waker);
+        }
+    }
+}
+
+/// How the path of a call tells an attempt to its handler. The short forms lend nothing and pay nothing.
+pub(crate) trait Lend {
+    fn begin(&self, number: u32, deadline: Option<Instant>);
+    fn cancel(&self);
+}
+
+impl Lend for () {
+    fn begin(&self, _: u32, _: Option<Instant>) {}
+    fn cancel(&self) {}
+}
+
+impl Lend for &Attempt {
+    fn begin(&self, number: u32, deadline: Option<Instant>) {
+        Attempt::begin(self, number, deadline);
+    }
+
+    fn cancel(&self) {
+        Attempt::cancel(self);
+    }
+}

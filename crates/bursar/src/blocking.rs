@@ -1,0 +1,424 @@
+//! Handlers that cannot be stopped: they run on a blocking thread, and what they hold follows the work.
+//!
+//! One state, under one lock, settles who was first. `Queued`: no thread has taken the attempt up, so it can still be
+//! called off and never ran. `Running`: the thread owns handler, units and key. `Done`: the answer lies ready.
+//! `Answered`: the caller has its answer, or has gone; what the thread still holds it gives back when it ends, and
+//! what it returns is discarded.
+//!
+//! The lock is a leaf: handlers, wakers and drops of user values come after it.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use crate::attempt::Attempt;
+use crate::bounds::{Bounds, Unbounded};
+use crate::call::Holding;
+use crate::chain;
+use crate::clock::Alarm;
+use crate::contract::{Call, Contract};
+use crate::engine::Plan;
+use crate::error::{CallError, EndedBy, Refusal, Site};
+use crate::execute::{Record, admit, earlier, gone, judge, yield_now};
+use crate::key::Key;
+use crate::outcome::{Effect, Failure};
+
+type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
+
+/// What moves to the thread and back.
+struct Work<F> {
+    handler: F,
+    #[expect(dead_code, reason = "held for its drop, which gives everything back")]
+    holding: Holding<Arc<Plan>>,
+}
+
+enum State<F, T, E> {
+    Idle,
+    Queued(Work<F>),
+    Running,
+    Done(Work<F>, Answer<T, E>),
+    /// The executor dropped the attempt without running it.
+    Lost(Work<F>),
+    Answered,
+}
+
+struct Job<F, T, E> {
+    attempt: Attempt,
+    shared: Mutex<Shared<F, T, E>>,
+}
+
+struct Shared<F, T, E> {
+    state: State<F, T, E>,
+    waker: Option<Waker>,
+}
+
+impl<F, T, E> Job<F, T, E>
+where
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>,
+{
+    fn lock(&self) -> MutexGuard<'_, Shared<F, T, E>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// On the blocking thread.
+    fn perform(&self) {
+        let mut shared = self.lock();
+        let State::Queued(mut work) = std::mem::replace(&mut shared.state, State::Running) else {
+            shared.state = State::Answered;
+            return;
+        };
+        drop(shared);
+        let answer = catch_unwind(AssertUnwindSafe(|| (work.handler)(&self.attempt)));
+        let mut shared = self.lock();
+        if matches!(shared.state, State::Answered) {
+            // Nobody is there to take the answer. Units and key go back here, when the work has really ended.
+            drop(shared);
+            drop((work, answer));
+            return;
+        }
+        shared.state = State::Done(work, answer);
+        let waker = shared.waker.take();
+        drop(shared);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The executor will not run it.
+    fn lose(&self) {
+        let mut shared = self.lock();
+        let waker = match std::mem::replace(&mut shared.state, State::Answered) {
+            State::Queued(work) => {
+                shared.state = State::Lost(work);
+                shared.waker.take()
+            }
+            other => {
+                shared.state = other;
+                None
+            }
+        };
+        drop(shared);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes what is there; a running attempt is left to its thread.
+    fn settle(&self) -> State<F, T, E> {
+        let mut shared = self.lock();
+        let waker = shared.waker.take();
+        let state = std::mem::replace(&mut shared.state, State::Answered);
+        drop(shared);
+        drop(waker);
+        state
+    }
+
+    /// Ready when there is an answer, or none will come.
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<State<F, T, E>> {
+        let waker = cx.waker().clone();
+        let mut shared = self.lock();
+        if matches!(shared.state, State::Queued(_) | State::Running) {
+            let old = shared.waker.replace(waker);
+            drop(shared);
+            drop(old);
+            return Poll::Pending;
+        }
+        let state = std::mem::replace(&mut shared.state, State::Idle);
+        drop(shared);
+        Poll::Ready(state)
+    }
+}
+
+/// Tells the handler, and leaves the job to its thread, when the caller goes away.
+struct Caller<'j, F, T, E>(&'j Job<F, T, E>)
+where
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>;
+
+impl<F, T, E> Drop for Caller<'_, F, T, E>
+where
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>,
+{
+    fn drop(&mut self) {
+        let left = self.0.settle();
+        if matches!(left, State::Running) {
+            self.0.attempt.cancel();
+        }
+    }
+}
+
+/// An attempt on its way to a thread: lost if the executor drops it unrun.
+struct Submitted<F, T, E>
+where
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>,
+{
+    /// `None` once a thread has taken it up: the job may be on its way again by the time this is dropped.
+    job: Option<Arc<Job<F, T, E>>>,
+}
+
+impl<F, T, E> Submitted<F, T, E>
+where
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>,
+{
+    fn run(mut self, frames: &[chain::Frame]) {
+        if let Some(job) = self.job.take() {
+            chain::within(frames, || job.perform());
+        }
+    }
+}
+
+impl<F, T, E> Drop for Submitted<F, T, E>
+where
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>,
+{
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            job.lose();
+        }
+    }
+}
+
+/// How one attempt on a thread ended.
+enum End<F, T, E> {
+    Answered(Work<F>, Answer<T, E>),
+    /// Cut off, and the thread goes on.
+    Cut(EndedBy),
+    /// Cut off with the handler's last answer in hand.
+    CutWith(EndedBy, Answer<T, E>),
+    NeverRan(Option<EndedBy>),
+}
+
+/// One blocking attempt: its answer, or why there is none.
+async fn attempt<B, F, T, E>(
+    plan: &Plan,
+    job: &Job<F, T, E>,
+    bounds: &mut B,
+    deadline: Option<Instant>,
+) -> End<F, T, E>
+where
+    B: Bounds,
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>,
+{
+    let mut alarm = Alarm::new();
+    let mut grace = plan.grace;
+    let mut own = deadline;
+    let ended_by = poll_fn(|cx| {
+        if bounds.left(cx) {
+            return Poll::Ready(Err(EndedBy::CallerLeft));
+        }
+        if let Poll::Ready(state) = job.poll(cx) {
+            return Poll::Ready(Ok(state));
+        }
+        loop {
+            let callers = bounds.deadline();
+            let Some(at) = earlier(own, callers) else {
+                return Poll::Pending;
+            };
+            ready!(alarm.poll(&plan.engine.clock, at, cx));
+            if Some(at) == callers {
+                return Poll::Ready(Err(EndedBy::CallerDeadline));
+            }
+            let Some(more) = grace.take() else {
+                return Poll::Ready(Err(EndedBy::AttemptTimeout));
+            };
+            job.attempt.cancel();
+            own = at.checked_add(more);
+        }
+    })
+    .await;
+    match ended_by {
+        Ok(State::Done(work, answer)) => End::Answered(work, answer),
+        Ok(_) => End::NeverRan(None),
+        Err(by) => {
+            job.attempt.cancel();
+            match job.settle() {
+                State::Done(_, answer) => End::CutWith(by, answer),
+                State::Running => End::Cut(by),
+                _ => End::NeverRan(Some(by)),
+            }
+        }
+    }
+}
+
+/// See [`Contract::run_blocking`].
+async fn drive_blocking<B, F, T, E>(
+    plan: &Arc<Plan>,
+    key: Key,
+    mut bounds: B,
+    effect: Option<Effect>,
+    handler: F,
+) -> Result<T, CallError<E>>
+where
+    B: Bounds,
+    F: FnMut(&Attempt) -> Result<T, Failure<E>> + Send + 'static,
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let mut holding = Holding::new(&**plan);
+    admit(&mut holding, &mut bounds, &key).await?;
+    let mut frames = chain::capture();
+    frames.push(holding.frame());
+    let mut work = Work {
+        handler,
+        holding: holding.promote(Arc::clone(plan)),
+    };
+    let job = Arc::new(Job {
+        attempt: Attempt::new(plan.engine.clock.clone(), plan.engine.epoch),
+        shared: Mutex::new(Shared {
+            state: State::Idle,
+            waker: None,
+        }),
+    });
+    let _caller = Caller(&*job);
+    let mut record = Record::new(plan, effect);
+    let mut last: Option<Failure<E>> = None;
+    loop {
+        let deadline = plan
+            .timeout
+            .and_then(|timeout| plan.engine.clock.now().checked_add(timeout));
+        job.attempt
+            .begin(record.attempts + 1, earlier(deadline, bounds.deadline()));
+        job.lock().state = State::Queued(work);
+        spawn(&job, &frames);
+        let (by, answer) = match attempt(plan, &job, &mut bounds, deadline).await {
+            End::NeverRan(by) => return Err(never_ran(plan, &record, by, last)),
+            End::Cut(by) => {
+                record.attempts += 1;
+                return Err(record.error(plan, Some(by), true, Failure::cut_off()));
+            }
+            End::CutWith(by, answer) => (Some(by), answer),
+            End::Answered(back, answer) => {
+                record.attempts += 1;
+                match answer {
+                    Ok(Err(failure)) => {
+                        work = back;
+                        let failure = judge(failure, plan, deadline);
+                        if !record.again(plan, &failure) {
+                            return Err(record.error(plan, None, false, failure));
+                        }
+                        yield_now().await;
+                        if let Some(by) =
+                            poll_fn(|cx| Poll::Ready(gone(plan, &mut bounds, cx))).await
+                        {
+                            return Err(record.error(plan, Some(by), false, failure));
+                        }
+                        plan.counters.retried();
+                        last = Some(failure);
+                        continue;
+                    }
+                    answer => {
+                        // Units and key are back when the answer, or the panic, is seen.
+                        drop(back);
+                        (None, answer)
+                    }
+                }
+            }
+        };
+        return match answer {
+            // A success in hand stands: it is known to have happened.
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(failure)) => {
+                record.attempts += 1;
+                let own = by == Some(EndedBy::AttemptTimeout);
+                let failure = if own { failure.after_deadline() } else { failure };
+                Err(record.error(plan, by, !own, failure))
+            }
+            Err(panic) => resume_unwind(panic),
+        };
+    }
+}
+
+/// Hands the job to a blocking thread, on which calls made from inside it are nested.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that takes a blocking thread"
+)]
+fn spawn<F, T, E>(job: &Arc<Job<F, T, E>>, frames: &[chain::Frame])
+where
+    F: FnMut(&Attempt) -> Result<T, Failure<E>> + Send + 'static,
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let submitted = Submitted {
+        job: Some(Arc::clone(job)),
+    };
+    let frames = frames.to_vec();
+    drop(tokio::task::spawn_blocking(move || submitted.run(&frames)));
+}
+
+fn never_ran<E>(
+    plan: &Plan,
+    record: &Record,
+    by: Option<EndedBy>,
+    last: Option<Failure<E>>,
+) -> CallError<E> {
+    if let Some(failure) = last {
+        return record.error(plan, by, false, failure);
+    }
+    let refusal = Refusal {
+        operation: Arc::clone(&plan.operation),
+        site: Site::Thread,
+    };
+    match by {
+        Some(EndedBy::CallerLeft) => CallError::Withdrawn(refusal),
+        Some(_) => CallError::AdmissionTimedOut(refusal),
+        None => CallError::Stopping(refusal),
+    }
+}
+
+impl Contract {
+    /// Runs a handler that blocks, on one blocking thread of the current tokio runtime.
+    ///
+    /// It cannot be stopped. When its time is up, or the caller leaves, the caller is answered as
+    /// [`Uncertain`](crate::Outcome::Uncertain) and no further attempt is made; the handler runs on, holding its units
+    /// and key until it has really ended, and what it returns then is discarded. It may look at
+    /// [`Attempt::is_cancelled`] and end early. A success that was there before anybody was answered stands. A handler
+    /// that no thread took up in time never ran.
+    ///
+    /// # Errors
+    /// See [`CallError`]: the call never ran, or it ran and failed.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime. A panic of the handler goes on to the caller, after units and key are given back.
+    ///
+    /// # Cancel safety
+    /// Dropping the future while it waits loses its place and nothing else. Dropped later, the handler is told through
+    /// its attempt and runs on, holding its units and key, unless no thread has taken it up: then it never runs.
+    pub fn run_blocking<F, T, E>(
+        &self,
+        handler: F,
+    ) -> impl Future<Output = Result<T, CallError<E>>> + Send + use<'_, F, T, E>
+    where
+        F: FnMut(&Attempt) -> Result<T, Failure<E>> + Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        drive_blocking(self.plan(), Key::NONE, Unbounded, None, handler)
+    }
+}
+
+impl<'c> Call<'c> {
+    /// Runs a handler that blocks; see [`Contract::run_blocking`].
+    ///
+    /// # Errors
+    /// See [`CallError`]: the call never ran, or it ran and failed.
+    ///
+    /// # Panics
+    /// As [`Contract::run_blocking`].
+    ///
+    /// # Cancel safety
+    /// As [`Contract::run_blocking`].
+    pub fn run_blocking<'a, F, T, E>(
+        &'a mut self,
+        handler: F,
+    ) -> impl Future<Output = Result<T, CallError<E>>> + Send + use<'a, 'c, F, T, E>
+    where
+        F: FnMut(&Attempt) -> Result<T, Failure<E>> + Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let (plan, key, bounds, effect) = self.parts();
+        drive_blocking(plan, key.clone(), bounds, effect, handler)
+    }
+}

@@ -1,0 +1,111 @@
+//! How a caller bounds a call: a deadline, a token, both or nothing.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use crate::clock::ClockHandle;
+
+/// A caller's bounds, as the path of a call asks for them. A call without bounds pays nothing for them.
+pub(crate) trait Bounds {
+    /// False when there is nothing to ask.
+    const ANY: bool;
+
+    /// Fixes what counts from the call's first poll.
+    fn begin(&mut self, clock: &ClockHandle);
+
+    /// Whether the caller's token has fired; if not, the task is woken when it does.
+    fn left(&mut self, cx: &mut Context<'_>) -> bool;
+
+    fn deadline(&self) -> Option<Instant>;
+}
+
+/// No bounds.
+#[derive(Debug)]
+pub(crate) struct Unbounded;
+
+impl Bounds for Unbounded {
+    const ANY: bool = false;
+
+    fn begin(&mut self, _: &ClockHandle) {}
+
+    fn left(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// The bounds stated on a call's builder.
+#[derive(Default)]
+pub(crate) struct Bounded<'c> {
+    /// Counted anew from the first poll of each run.
+    pub(crate) within: Option<Duration>,
+    /// Stated as a moment.
+    pub(crate) until: Option<Instant>,
+    pub(crate) token: Option<Token<'c>>,
+    /// The earlier of the two, fixed at the first poll.
+    deadline: Option<Instant>,
+}
+
+/// A future that stands for the caller's presence. Boxed, so that it may be of any type and outlast a run.
+pub(crate) struct Token<'c> {
+    future: Option<Pin<Box<dyn Future<Output = ()> + Send + 'c>>>,
+}
+
+impl<'c> Token<'c> {
+    pub(crate) fn new(future: impl Future + Send + 'c) -> Self {
+        Self {
+            future: Some(Box::pin(async move {
+                future.await;
+            })),
+        }
+    }
+}
+
+impl Bounds for &mut Bounded<'_> {
+    const ANY: bool = true;
+
+    fn begin(&mut self, clock: &ClockHandle) {
+        // A moment beyond what the clock can tell is no bound.
+        let within = self
+            .within
+            .and_then(|within| clock.now().checked_add(within));
+        self.deadline = match (within, self.until) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    fn left(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(token) = &mut self.token else {
+            return false;
+        };
+        if let Some(future) = &mut token.future {
+            if future.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            // Fired once, it stays fired: for the next run of the same builder too.
+            token.future = None;
+        }
+        true
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+impl fmt::Debug for Bounded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bounded")
+            .field("within", &self.within)
+            .field("until", &self.until)
+            .field("token", &self.token.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,242 @@
+//! One budget: its capacity, who holds units and who waits for them, in strict arrival order.
+//!
+//! The word carries the free units (signed, so that a shrunk capacity may owe some) above two bits: `WAITERS`, set
+//! exactly while the queue is not empty, and `STOP`, set once shutdown has begun. One lock guards the queue; it is a
+//! leaf: nothing else is locked under it and no user code runs under it.
+//!
+//! Invariants:
+//! 1. Units are taken without the lock only while `WAITERS` is clear, so nothing overtakes the queue.
+//! 2. `WAITERS` is set by a compare-exchange that has just seen that the head does not fit: a unit given back before
+//!    it was counted there, and one given back after it sees the bit and examines the queue. No wake-up is lost.
+//! 3. `STOP` is set under the lock, so no grant by the queue follows it unseen; a grant before it stands.
+//! 4. Whoever gives units back while `WAITERS` is set grants from the head for as long as the head fits.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crossbeam_utils::CachePadded;
+
+use crate::error::Usage;
+use crate::fifo::{Arrival, Joined, List, Slot, Slots, State};
+use crate::sync::{AtomicI64, Mutex, Ordering, lock};
+use crate::wake::{Poke, WakeList};
+
+const WAITERS: i64 = 0b01;
+const STOP: i64 = 0b10;
+const UNIT: i64 = 0b100;
+
+const fn free(word: i64) -> i64 {
+    word >> 2
+}
+
+const fn units_of(units: u32) -> i64 {
+    units as i64 * UNIT
+}
+
+/// A named capacity. Units go out through [`Budget::take`] or the queue and come back through [`Budget::give`].
+#[derive(Debug)]
+pub(crate) struct Budget {
+    word: CachePadded<AtomicI64>,
+    name: Arc<str>,
+    capacity: u32,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    slots: Slots,
+    list: List,
+}
+
+/// Why [`Budget::take`] took nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    MustWait,
+    Stopping,
+}
+
+impl Budget {
+    /// `capacity` is at most 2^31 - 1, which construction has checked.
+    pub(crate) fn new(name: Arc<str>, capacity: u32) -> Self {
+        Self {
+            word: CachePadded::new(AtomicI64::new(units_of(capacity))),
+            name,
+            capacity,
+            queue: Mutex::new(Queue {
+                slots: Slots::new(),
+                list: List::new(),
+            }),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Takes units at once if they are free and nobody waits. `past_stop` lets nested work through a drain.
+    #[inline]
+    pub(crate) fn take(&self, units: u32, past_stop: bool) -> Result<(), NotTaken> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            if word & STOP != 0 && !past_stop {
+                return Err(NotTaken::Stopping);
+            }
+            if word & WAITERS != 0 || free(word) < i64::from(units) {
+                return Err(NotTaken::MustWait);
+            }
+            // Acquire: what earlier holders did under these units is seen. Paired with the Release in `give`.
+            match self.word.compare_exchange_weak(
+                word,
+                word - units_of(units),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Gives units back, granting from the head for as long as it fits.
+    #[inline]
+    pub(crate) fn give(&self, units: u32) -> Poke {
+        // Release: see `take`. Acquire is not needed here: a queue is read under its lock.
+        let before = self.word.fetch_add(units_of(units), Ordering::Release);
+        if before & (WAITERS | STOP) == 0 {
+            return Poke(false);
+        }
+        self.given(before)
+    }
+
+    #[cold]
+    fn given(&self, before: i64) -> Poke {
+        if before & WAITERS != 0 {
+            let mut wakes = WakeList::new();
+            let mut queue = lock(&self.queue);
+            self.grant(&mut queue, &mut wakes);
+            drop(queue);
+            drop(wakes);
+        }
+        Poke(before & STOP != 0)
+    }
+
+    /// Joins the tail of the queue, unless units have come free meanwhile.
+    #[cold]
+    pub(crate) fn join(&self, arrival: Arrival<'_>) -> Joined {
+        let mut queue = lock(&self.queue);
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            if word & STOP != 0 && !arrival.nested {
+                drop(queue);
+                return Joined::Stopping;
+            }
+            if word & WAITERS != 0 {
+                break;
+            }
+            let fits = free(word) >= i64::from(arrival.units);
+            let next = if fits {
+                word - units_of(arrival.units)
+            } else {
+                word | WAITERS
+            };
+            // Acquire on success: see `take`.
+            match self
+                .word
+                .compare_exchange(word, next, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) if fits => {
+                    drop(queue);
+                    return Joined::Taken;
+                }
+                Ok(_) => break,
+                Err(seen) => word = seen,
+            }
+        }
+        let Queue { slots, list } = &mut *queue;
+        Joined::Queued(slots.push(list, arrival))
+    }
+
+    /// Ready with `Granted` or `Stopped`, the record freed; while pending, the current waker is kept.
+    pub(crate) fn poll_wait(&self, slot: Slot, cx: &mut Context<'_>) -> Poll<State> {
+        let waker = cx.waker().clone();
+        let mut queue = lock(&self.queue);
+        let (state, old) = queue.slots.state(slot, waker);
+        let removed = (state != State::Waiting).then(|| queue.slots.remove(None, slot, false));
+        drop(queue);
+        drop((old, removed));
+        match state {
+            State::Waiting => Poll::Pending,
+            state => Poll::Ready(state),
+        }
+    }
+
+    /// Leaves the queue. Units already granted pass on, and the next waiter is examined then and there.
+    pub(crate) fn leave(&self, slot: Slot, units: u32) -> Poke {
+        let mut wakes = WakeList::new();
+        let mut queue = lock(&self.queue);
+        let Queue { slots, list } = &mut *queue;
+        let removed = slots.remove(Some(list), slot, true);
+        if removed.state == State::Granted {
+            self.word.fetch_add(units_of(units), Ordering::Release);
+        }
+        self.grant(&mut queue, &mut wakes);
+        let stopping = self.word.load(Ordering::Relaxed) & STOP != 0;
+        drop(queue);
+        drop((wakes, removed));
+        Poke(stopping)
+    }
+
+    /// Grants from the head while it fits and keeps `WAITERS` true to the queue. Under the lock.
+    fn grant(&self, queue: &mut Queue, wakes: &mut WakeList) {
+        let Queue { slots, list } = queue;
+        while let Some(units) = slots.head_units(list) {
+            // While WAITERS is set only the lock's holder takes units, so what is free can only grow under us.
+            // Acquire: the grant carries what earlier holders released; the waiter gets it through the lock.
+            if free(self.word.load(Ordering::Acquire)) < i64::from(units) {
+                return;
+            }
+            self.word.fetch_sub(units_of(units), Ordering::Relaxed);
+            slots.grant_head(list, wakes);
+        }
+        if self.word.load(Ordering::Relaxed) & WAITERS != 0 {
+            self.word.fetch_and(!WAITERS, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins the drain here: no new holder, and every waiter that is not nested is withdrawn and woken.
+    pub(crate) fn stop(&self) {
+        let mut wakes = WakeList::new();
+        let mut queue = lock(&self.queue);
+        self.word.fetch_or(STOP, Ordering::Relaxed);
+        let Queue { slots, list } = &mut *queue;
+        slots.stop(list, &mut wakes);
+        self.grant(&mut queue, &mut wakes);
+        drop(queue);
+        drop(wakes);
+    }
+
+    /// Stopped, with every unit back and nobody waiting.
+    pub(crate) fn drained(&self) -> bool {
+        // Acquire: what the last holder did before it gave its units back is seen by whoever saw the drain end.
+        self.word.load(Ordering::Acquire) == units_of(self.capacity) | STOP
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let word = self.word.load(Ordering::Relaxed);
+        let waiting = if word & WAITERS == 0 {
+            0
+        } else {
+            lock(&self.queue).list.len()
+        };
+        let in_use = i64::from(self.capacity) - free(word);
+        Usage {
+            capacity: self.capacity,
+            in_use: u32::try_from(in_use).unwrap_or(0),
+            waiting,
+        }
+    }
+}

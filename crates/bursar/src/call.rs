@@ -1,0 +1,396 @@
+//! The path of a call up to its handler and back: gate, key, budgets in name order; budgets in reverse, key last.
+//!
+//! A [`Holding`] is one call's place in that order: what it waits for and what it holds. It is the only code that
+//! acquires, so the order of acquisition exists here alone.
+//!
+//! Invariants:
+//! 1. Budgets `0..taken` of the plan's claims are held, the key if `key` is set, a place in the lobby if `lobby`. A
+//!    call waits for at most one thing, later in the order than all it holds.
+//! 2. Everything held is given back exactly once, by [`Holding::end`], which drop calls.
+//! 3. A call is counted as admitted once (`direct`, or `queued` when it first waits or is turned away) and finished
+//!    once, before the last thing it holds is given back. If it holds nothing while it waits, whoever ends that wait
+//!    counts it, under the lock it waits behind.
+//! 4. Nothing here waits on its own account: one poll takes all that is free.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use crate::budget::NotTaken;
+use crate::chain::{self, Frame};
+use crate::engine::Plan;
+use crate::error::{Refusal, Site};
+use crate::fifo::{Arrival, Joined, Slot, State};
+use crate::key::Key;
+use crate::keys::{Asked, KeyHold};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Holding<P: Deref<Target = Plan>> {
+    plan: P,
+    key: Option<KeyHold>,
+    taken: u32,
+    queued: bool,
+    lobby: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Acquiring, and in no queue.
+    Acquiring,
+    AtKey(KeyHold, Slot),
+    AtBudget(Slot),
+    /// Holds everything.
+    Executing,
+    /// Counted, and everything given back.
+    Over,
+}
+
+/// Why a call came to hold nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    Overloaded(Refusal),
+    Stopping(Refusal),
+}
+
+impl<P: Deref<Target = Plan>> Holding<P> {
+    #[inline]
+    pub(crate) fn new(plan: P) -> Self {
+        Self {
+            plan,
+            key: None,
+            taken: 0,
+            queued: false,
+            lobby: false,
+            stage: Stage::Acquiring,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether the call is still before the lifecycle gate and will be refused there.
+    pub(crate) fn gate_closed(&self) -> bool {
+        let engine = &self.plan.engine;
+        engine.lifecycle.stopping()
+            && self.bare()
+            && !self.queued
+            && !chain::inside(engine.id())
+    }
+
+    /// What the handler's thread says of this call.
+    #[inline]
+    pub(crate) fn frame(&self) -> Frame {
+        Frame {
+            engine: self.plan.engine.id(),
+            operation: self.plan.number,
+            key: self.key.map_or(0, KeyHold::id),
+        }
+    }
+
+    /// The short way of a call without a key that finds everything free. When it is false, nothing is lost:
+    /// [`poll`](Self::poll) goes on from here.
+    #[inline]
+    pub(crate) fn take_now(&mut self) -> bool {
+        if self.plan.key_required {
+            return false;
+        }
+        for claim in &self.plan.claims {
+            if claim.budget.take(claim.units, false).is_err() {
+                return false;
+            }
+            self.taken += 1;
+        }
+        if self.taken == 0 {
+            return false;
+        }
+        self.start();
+        true
+    }
+
+    /// Ready once the call holds everything.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, key: &Key) -> Poll<Result<(), Denied>> {
+        match self.stage {
+            Stage::Executing | Stage::Over => return Poll::Ready(Ok(())),
+            Stage::Acquiring if key.is_empty() || self.key.is_some() => {}
+            Stage::Acquiring => ready!(self.ask_for_key(cx, key))?,
+            Stage::AtKey(hold, slot) => {
+                match ready!(self.plan.engine.keys.poll_wait(hold, slot, cx)) {
+                    State::Stopped => return Poll::Ready(Err(self.stopped())),
+                    _ => self.key = Some(hold),
+                }
+                self.stage = Stage::Acquiring;
+            }
+            Stage::AtBudget(slot) => {
+                let claim = &self.plan.claims[self.taken as usize];
+                match ready!(claim.budget.poll_wait(slot, cx)) {
+                    State::Stopped => return Poll::Ready(Err(self.stopped())),
+                    _ => self.taken += 1,
+                }
+                self.stage = Stage::Acquiring;
+            }
+        }
+        ready!(self.take_budgets(cx))?;
+        if self.taken == 0 && self.key.is_none() && !self.enter_lobby() {
+            return Poll::Ready(Err(self.turned_away()));
+        }
+        self.start();
+        Poll::Ready(Ok(()))
+    }
+
+    fn ask_for_key(&mut self, cx: &mut Context<'_>, key: &Key) -> Poll<Result<(), Denied>> {
+        let plan = &*self.plan;
+        let engine = &plan.engine;
+        let nested = || chain::inside(engine.id());
+        let waker = (!plan.reject).then(|| cx.waker().clone());
+        let asked = engine.keys.ask(plan.key_space, key, nested, || {
+            waker.map(|waker| Arrival {
+                counters: &plan.counters,
+                units: 0,
+                nested: nested(),
+                bare: true,
+                counted: false,
+                waker,
+            })
+        });
+        match asked {
+            Asked::Held(hold) => {
+                self.key = Some(hold);
+                if engine.lifecycle.stopping() {
+                    engine.lifecycle.note_late();
+                }
+                Poll::Ready(Ok(()))
+            }
+            Asked::Queued(hold, slot) => {
+                self.queued = true;
+                self.stage = Stage::AtKey(hold, slot);
+                Poll::Pending
+            }
+            Asked::Refused(usage) => Poll::Ready(Err(self.overloaded(Site::Key(usage)))),
+            Asked::Stopping => Poll::Ready(Err(self.turned_away())),
+        }
+    }
+
+    fn take_budgets(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Denied>> {
+        while let Some(claim) = self.plan.claims.get(self.taken as usize) {
+            let engine = &self.plan.engine;
+            let mut taken = claim.budget.take(claim.units, false);
+            if taken == Err(NotTaken::Stopping) && chain::inside(engine.id()) {
+                taken = claim.budget.take(claim.units, true);
+                if taken.is_ok() {
+                    engine.lifecycle.note_late();
+                }
+            }
+            match taken {
+                Ok(()) => self.taken += 1,
+                Err(NotTaken::Stopping) => return Poll::Ready(Err(self.turned_away())),
+                Err(NotTaken::MustWait) if self.plan.reject => {
+                    let site = self.budget_site();
+                    return Poll::Ready(Err(self.overloaded(site)));
+                }
+                Err(NotTaken::MustWait) => {
+                    let joined = claim.budget.join(Arrival {
+                        counters: &self.plan.counters,
+                        units: claim.units,
+                        nested: chain::inside(engine.id()),
+                        bare: self.bare(),
+                        counted: self.queued,
+                        waker: cx.waker().clone(),
+                    });
+                    match joined {
+                        Joined::Taken => {
+                            if engine.lifecycle.stopping() {
+                                engine.lifecycle.note_late();
+                            }
+                            self.taken += 1;
+                        }
+                        Joined::Queued(slot) => {
+                            self.queued = true;
+                            self.stage = Stage::AtBudget(slot);
+                            return Poll::Pending;
+                        }
+                        Joined::Stopping => return Poll::Ready(Err(self.turned_away())),
+                    }
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// A call with neither key nor budget is held by the lobby, so that a drain sees it.
+    fn enter_lobby(&mut self) -> bool {
+        let engine = &self.plan.engine;
+        self.lobby = engine.lifecycle.enter(false);
+        if !self.lobby && chain::inside(engine.id()) {
+            self.lobby = engine.lifecycle.enter(true);
+            engine.lifecycle.note_late();
+        }
+        self.lobby
+    }
+
+    #[inline]
+    fn start(&mut self) {
+        if self.queued {
+            self.plan.counters.late();
+        } else {
+            self.plan.counters.direct();
+        }
+        self.stage = Stage::Executing;
+    }
+
+    fn bare(&self) -> bool {
+        self.taken == 0 && self.key.is_none() && !self.lobby
+    }
+
+    /// The gate is closed: a refusal if this was the first thing the call touched, a withdrawal if not.
+    #[cold]
+    fn turned_away(&mut self) -> Denied {
+        if self.bare() && !self.queued {
+            self.plan.counters.refused();
+            self.stage = Stage::Over;
+        } else {
+            self.give_up();
+        }
+        Denied::Stopping(self.refusal(Site::Nowhere))
+    }
+
+    /// Shutdown ended the wait; a call that held nothing has been counted by it.
+    #[cold]
+    fn stopped(&mut self) -> Denied {
+        let site = self.site();
+        if self.bare() {
+            self.stage = Stage::Over;
+        } else {
+            self.stage = Stage::Acquiring;
+            self.give_up();
+        }
+        Denied::Stopping(self.refusal(site))
+    }
+
+    #[cold]
+    fn overloaded(&mut self, site: Site) -> Denied {
+        self.plan.counters.overloaded();
+        self.give_up();
+        Denied::Overloaded(self.refusal(site))
+    }
+
+    /// The caller left, or ran out of time, before the handler could start. The evidence is taken first.
+    #[cold]
+    pub(crate) fn withdraw(&mut self) -> Refusal {
+        let refusal = self.refusal(self.site());
+        self.give_up();
+        refusal
+    }
+
+    pub(crate) fn refusal(&self, site: Site) -> Refusal {
+        Refusal {
+            operation: Arc::clone(&self.plan.operation),
+            site,
+        }
+    }
+
+    /// Where the call waits now.
+    fn site(&self) -> Site {
+        match self.stage {
+            Stage::AtKey(hold, _) => Site::Key(self.plan.engine.keys.usage(hold)),
+            Stage::AtBudget(_) => self.budget_site(),
+            _ => Site::Nowhere,
+        }
+    }
+
+    fn budget_site(&self) -> Site {
+        let claim = &self.plan.claims[self.taken as usize];
+        Site::Budget {
+            name: Arc::clone(claim.budget.name()),
+            units: claim.units,
+            usage: claim.budget.usage(),
+        }
+    }
+
+    /// Ends an admitted call that did not come to execute, counting it as admitted if that was not done yet.
+    fn give_up(&mut self) {
+        if !self.queued {
+            self.plan.counters.queued();
+            self.queued = true;
+        }
+        self.end();
+    }
+
+    /// Leaves whatever queue the call is in, counts it finished and gives everything back. Does nothing for a call
+    /// that is over, or that has not begun.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => return,
+            Stage::Executing => self.plan.counters.finished(),
+            stage => self.end_waiting(stage),
+        }
+        self.release();
+    }
+
+    #[cold]
+    fn end_waiting(&self, stage: Stage) {
+        let engine = &self.plan.engine;
+        match stage {
+            Stage::AtKey(hold, slot) => engine.lifecycle.tell(engine.keys.leave(hold, slot)),
+            Stage::AtBudget(slot) => {
+                let claim = &self.plan.claims[self.taken as usize];
+                engine
+                    .lifecycle
+                    .tell(claim.budget.leave(slot, claim.units));
+                if !self.bare() {
+                    self.plan.counters.finished();
+                }
+            }
+            _ if self.queued => self.plan.counters.finished(),
+            // Never admitted: dropped before its first poll.
+            _ => {}
+        }
+    }
+
+    /// Budgets in reverse, the key last.
+    #[inline]
+    fn release(&mut self) {
+        let plan = &*self.plan;
+        let lifecycle = &plan.engine.lifecycle;
+        while self.taken > 0 {
+            self.taken -= 1;
+            let claim = &plan.claims[self.taken as usize];
+            lifecycle.tell(claim.budget.give(claim.units));
+        }
+        if let Some(key) = self.key.take() {
+            lifecycle.tell(plan.engine.keys.release(key));
+        }
+        if self.lobby {
+            self.lobby = false;
+            lifecycle.tell(lifecycle.leave());
+        }
+    }
+}
+
+impl Holding<&Plan> {
+    /// The same place, held on its own: for guards and for work on another thread.
+    pub(crate) fn promote(mut self, plan: Arc<Plan>) -> Holding<Arc<Plan>> {
+        let promoted = Holding {
+            plan,
+            key: self.key.take(),
+            taken: self.taken,
+            queued: self.queued,
+            lobby: self.lobby,
+            stage: self.stage,
+        };
+        // What it held has moved out.
+        self.stage = Stage::Over;
+        promoted
+    }
+}
+
+impl<P: Deref<Target = Plan>> Drop for Holding<P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.end();
+    }
+}

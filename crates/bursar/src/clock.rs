@@ -1,0 +1,236 @@
+//! Time: what a clock is, the one that tokio keeps, and one that a test turns by hand.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Completes at a moment of its clock. Made by [`Clock::sleep_until`].
+pub type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What time it is, and how to wait.
+///
+/// A runtime reads its clock once for each attempt that has a timeout, and arms a timer only when the handler first
+/// suspends. The default follows tokio's clock, its paused one in tests included; [`ManualClock`] is turned by hand.
+pub trait Clock: Send + Sync + 'static {
+    /// The present moment. It never goes back.
+    fn now(&self) -> Instant;
+
+    /// A future that completes once [`now`](Clock::now) has reached `deadline`, at once if it has already.
+    fn sleep_until(&self, deadline: Instant) -> Timer;
+}
+
+/// The clock of one runtime, without an indirection for the usual one.
+#[derive(Clone)]
+pub(crate) enum ClockHandle {
+    #[cfg(feature = "tokio")]
+    Tokio,
+    Custom(Arc<dyn Clock>),
+}
+
+impl ClockHandle {
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        match self {
+            #[cfg(feature = "tokio")]
+            Self::Tokio => tokio_now(),
+            Self::Custom(clock) => clock.now(),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn sleep_until(&self, deadline: Instant) -> Timer {
+        match self {
+            #[cfg(feature = "tokio")]
+            Self::Tokio => Box::pin(tokio::time::sleep_until(deadline.into())),
+            Self::Custom(clock) => clock.sleep_until(deadline),
+        }
+    }
+}
+
+#[cfg(feature = "tokio")]
+#[inline]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the ambient clock"
+)]
+fn tokio_now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+impl fmt::Debug for ClockHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "tokio")]
+            Self::Tokio => f.write_str("tokio"),
+            Self::Custom(_) => f.write_str("custom"),
+        }
+    }
+}
+
+/// A timer made when first needed and made anew when its moment changes.
+pub(crate) struct Alarm {
+    armed: Option<(Instant, Timer)>,
+}
+
+impl Alarm {
+    pub(crate) const fn new() -> Self {
+        Self { armed: None }
+    }
+
+    /// Ready once the clock has reached `moment`.
+    pub(crate) fn poll(
+        &mut self,
+        clock: &ClockHandle,
+        moment: Instant,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let timer = match &mut self.armed {
+            Some((at, timer)) if *at == moment => timer,
+            armed => &mut armed.insert((moment, clock.sleep_until(moment))).1,
+        };
+        timer.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Alarm")
+            .field(&self.armed.as_ref().map(|(at, _)| at))
+            .finish()
+    }
+}
+
+/// A clock that stands still until it is turned, for tests that no real time decides.
+///
+/// Clones share one time.
+///
+/// ```
+/// use bursar::{Clock, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let before = clock.now();
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(clock.now() - before, Duration::from_secs(1));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<std::sync::Mutex<Manual>>);
+
+#[derive(Debug)]
+struct Manual {
+    now: Instant,
+    timers: slab::Slab<(Instant, Waker)>,
+}
+
+impl ManualClock {
+    /// A clock that starts at the present moment.
+    #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant can be had in no other way"
+    )]
+    pub fn new() -> Self {
+        Self(Arc::new(std::sync::Mutex::new(Manual {
+            now: Instant::now(),
+            timers: slab::Slab::new(),
+        })))
+    }
+
+    /// Moves time forward and wakes the timers that have come due, the earliest first.
+    pub fn advance(&self, by: Duration) {
+        let mut manual = self.lock();
+        manual.now += by;
+        let now = manual.now;
+        let mut due: Vec<usize> = Vec::new();
+        for (index, (at, _)) in &manual.timers {
+            if *at <= now {
+                due.push(index);
+            }
+        }
+        due.sort_by_key(|index| (manual.timers[*index].0, *index));
+        let wakers: Vec<Waker> = due
+            .into_iter()
+            .map(|index| {
+                std::mem::replace(&mut manual.timers[index].1, Waker::noop().clone())
+            })
+            .collect();
+        drop(manual);
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// How many timers wait for this clock.
+    #[must_use]
+    pub fn timers(&self) -> usize {
+        self.lock().timers.len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Manual> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        self.lock().now
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Timer {
+        Box::pin(ManualTimer {
+            clock: self.clone(),
+            deadline,
+            index: None,
+        })
+    }
+}
+
+struct ManualTimer {
+    clock: ManualClock,
+    deadline: Instant,
+    index: Option<usize>,
+}
+
+impl Future for ManualTimer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let waker = cx.waker().clone();
+        let this = &mut *self;
+        let mut manual = this.clock.lock();
+        if manual.now >= this.deadline {
+            return Poll::Ready(());
+        }
+        let entry = (this.deadline, waker);
+        let old = match this.index {
+            Some(index) => Some(std::mem::replace(&mut manual.timers[index], entry)),
+            None => {
+                this.index = Some(manual.timers.insert(entry));
+                None
+            }
+        };
+        drop(manual);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for ManualTimer {
+    fn drop(&mut self) {
+        if let Some(index) = self.index {
+            let entry = self.clock.lock().timers.remove(index);
+            drop(entry);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The handle of an operation without an input type, the builder of one call, and the guard.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::attempt::Attempt;
+use crate::bounds::{Bounded, Token, Unbounded};
+use crate::call::Holding;
+use crate::engine::Plan;
+use crate::error::CallError;
+use crate::execute::{admit, drive};
+use crate::key::Key;
+use crate::outcome::{Effect, Failure};
+
+/// A policy that its runtime has accepted. Cheap to clone; every clone is the same operation.
+///
+/// [`run`](Self::run) is the short form; [`with`](Self::with) begins a call with a key, a deadline or a token.
+///
+/// ```
+/// use bursar::{Classify, Policy, Runtime};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = Runtime::builder().resource("payments", 4).build()?;
+/// let charge = runtime.contract("charge", Policy::non_idempotent().claim("payments", 1))?;
+///
+/// let card = String::from("4111");
+/// let receipt = charge
+///     .run(|| async { gateway(&card).await.uncertain() })
+///     .await?;
+/// assert_eq!(receipt, "charged 4111");
+/// # async fn gateway(card: &str) -> Result<String, std::io::Error> { Ok(format!("charged {card}")) }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Contract {
+    plan: Arc<Plan>,
+}
+
+impl Contract {
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        Self { plan }
+    }
+
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The operation's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.plan.operation
+    }
+
+    /// Begins a call with a key, a deadline or a token.
+    pub fn with(&self) -> Call<'_> {
+        Call::new(&self.plan)
+    }
+
+    /// Runs `handler` under the contract, in the caller's own poll: it creates no task and no thread.
+    ///
+    /// `handler` is called once for each attempt. It may borrow what it likes.
+    ///
+    /// # Errors
+    /// See [`CallError`]: the call never ran, or it ran and failed.
+    ///
+    /// # Panics
+    /// A panic of the handler goes on to the caller, after units and key are given back. With the default clock a
+    /// policy with a timeout needs a tokio runtime whose time is enabled, once the handler suspends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future while it waits loses its place and nothing else. Dropping it while the handler runs drops
+    /// the handler at its await point; what it may have done is done. Units and key are back at once.
+    pub fn run<F, Fut, T, E>(
+        &self,
+        mut handler: F,
+    ) -> impl Future<Output = Result<T, CallError<E>>>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, Failure<E>>>,
+    {
+        let plan = &*self.plan;
+        async move {
+            drive(plan, Key::NONE, Unbounded, (), None, move |()| handler())
+                .await
+                .map(|(value, _)| value)
+        }
+    }
+
+    /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
+    /// until the permit is dropped.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); then nothing is held.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_held<F, Fut, T, E>(
+        &self,
+        mut handler: F,
+    ) -> Result<(T, Permit), CallError<E>>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, Failure<E>>>,
+    {
+        let (value, holding) =
+            drive(&self.plan, Key::NONE, Unbounded, (), None, |()| handler()).await?;
+        Ok((value, Permit::new(holding, &self.plan)))
+    }
+
+    /// Gives the units without a handler. What is done under the permit is outside the chain of nested calls.
+    ///
+    /// # Errors
+    /// The call never ran; see [`CallError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses its place in the queue and nothing else.
+    pub async fn admit(&self) -> Result<Permit, CallError<Infallible>> {
+        self.with().admit().await
+    }
+}
+
+impl fmt::Debug for Contract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contract")
+            .field("operation", &self.plan.operation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One call's key, deadline, token and effect, stated before it runs.
+///
+/// It lends the handler its [`Attempt`], and so may be run several times, one after another.
+///
+/// ```
+/// use bursar::{Attempt, Classify, Policy, Runtime};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = Runtime::builder().resource("payments", 4).build()?;
+/// let charge = runtime.contract("charge", Policy::non_idempotent().claim("payments", 1))?;
+///
+/// let mut call = charge.with().key("customer 7").within(Duration::from_millis(300));
+/// let number = call
+///     .run(|attempt| async { Ok::<_, bursar::Failure<std::io::Error>>(attempt.number()) })
+///     .await?;
+/// assert_eq!(number, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a call does nothing until it is run"]
+pub struct Call<'c> {
+    plan: &'c Arc<Plan>,
+    key: Key,
+    bounds: Bounded<'c>,
+    effect: Option<Effect>,
+    attempt: Attempt,
+}
+
+impl<'c> Call<'c> {
+    pub(crate) fn new(plan: &'c Arc<Plan>) -> Self {
+        Self {
+            plan,
+            key: Key::NONE,
+            bounds: Bounded::default(),
+            effect: None,
+            attempt: Attempt::new(plan.engine.clock.clone(), plan.engine.epoch),
+        }
+    }
+
+    /// Serializes the call with others of the same key, in the order of arrival. An empty key serializes nothing.
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// Bounds the whole call, counted from its first poll.
+    ///
+    /// Ended while waiting it is [`CallError::AdmissionTimedOut`] and never ran; ended while executing it is
+    /// [`CallError::TimedOut`] and may have. Zero runs nothing.
+    pub fn within(mut self, bound: Duration) -> Self {
+        self.bounds.within = Some(bound);
+        self
+    }
+
+    /// Bounds the whole call by a moment of the runtime's clock. Stated together with [`within`](Self::within), the
+    /// earlier one counts.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.bounds.until = Some(deadline);
+        self
+    }
+
+    /// Ends the call when `token` completes, whatever it completes with: a cancellation token, a closed channel, a
+    /// signal. Costs one allocation.
+    ///
+    /// Ended while waiting it is [`CallError::Withdrawn`] and never ran; ended while executing it is
+    /// [`CallError::Cancelled`] and may have. A token that has fired stays fired for later runs of this call.
+    pub fn until(mut self, token: impl Future + Send + 'c) -> Self {
+        self.bounds.token = Some(Token::new(token));
+        self
+    }
+
+    /// States what this call changes. The stricter of this and the policy's effect counts; a policy with
+    /// [effect per call](crate::Policy::effect_per_call) states none, so that this one counts.
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = Some(effect);
+        self
+    }
+
+    /// Runs `handler` under the contract, in the caller's own poll, lending it the attempt.
+    ///
+    /// # Errors
+    /// See [`CallError`]: the call never ran, or it ran and failed.
+    ///
+    /// # Panics
+    /// A panic of the handler goes on to the caller, after units and key are given back. With the default clock a
+    /// timeout or a deadline needs a tokio runtime whose time is enabled, once the call waits or suspends.
+    ///
+    /// # Cancel safety
+    /// As [`Contract::run`].
+    pub fn run<'a, F, Fut, T, E>(
+        &'a mut self,
+        handler: F,
+    ) -> impl Future<Output = Result<T, CallError<E>>> + use<'a, 'c, F, Fut, T, E>
+    where
+        F: FnMut(&'a Attempt) -> Fut,
+        Fut: Future<Output = Result<T, Failure<E>>>,
+    {
+        let Self {
+            plan,
+            key,
+            bounds,
+            effect,
+            attempt,
+        } = self;
+        let (plan, key, effect, attempt): (&'a Plan, _, _, &'a Attempt) =
+            (plan, key.clone(), *effect, attempt);
+        async move {
+            drive(plan, key, bounds, attempt, effect, handler)
+                .await
+                .map(|(value, _)| value)
+        }
+    }
+
+    /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
+    /// until the permit is dropped. The caller's bounds end with the handler.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); then nothing is held.
+    ///
+    /// # Cancel safety
+    /// As [`Contract::run`].
+    pub fn run_held<'a, F, Fut, T, E>(
+        &'a mut self,
+        handler: F,
+    ) -> impl Future<Output = Result<(T, Permit), CallError<E>>> + use<'a, 'c, F, Fut, T, E>
+    where
+        F: FnMut(&'a Attempt) -> Fut,
+        Fut: Future<Output = Result<T, Failure<E>>>,
+    {
+        let Self {
+            plan,
+            key,
+            bounds,
+            effect,
+            attempt,
+        } = self;
+        let (plan, key, effect, attempt): (&'a Arc<Plan>, _, _, &'a Attempt) =
+            (plan, key.clone(), *effect, attempt);
+        async move {
+            let (value, holding) = drive(plan, key, bounds, attempt, effect, handler).await?;
+            Ok((value, Permit::new(holding, plan)))
+        }
+    }
+
+    /// Gives key and units without a handler.
+    ///
+    /// # Errors
+    /// The call never ran; see [`CallError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses its place in the queue and nothing else.
+    pub async fn admit(&mut self) -> Result<Permit, CallError<Infallible>> {
+        let mut holding = Holding::new(&**self.plan);
+        admit(&mut holding, &mut &mut self.bounds, &self.key).await?;
+        Ok(Permit::new(holding, self.plan))
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn parts(&mut self) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Option<Effect>) {
+        (self.plan, &self.key, &mut self.bounds, self.effect)
+    }
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("operation", &self.plan.operation)
+            .field("key", &self.key)
+            .field("bounds", &self.bounds)
+            .field("effect", &self.effect)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Key and units held without a handler; dropping it gives them back.
+///
+/// Until then the call counts as executing: a drain waits for it. What is done under a permit is outside the chain of
+/// nested calls, so a call made under it is not recognised as nested.
+#[must_use = "dropping the permit gives everything back"]
+pub struct Permit {
+    holding: Holding<Arc<Plan>>,
+}
+
+impl Permit {
+    pub(crate) fn new(holding: Holding<&Plan>, plan: &Arc<Plan>) -> Self {
+        Self {
+            holding: holding.promote(Arc::clone(plan)),
+        }
+    }
+
+    /// The operation that holds.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.holding.plan().operation
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("operation", &self.operation())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+//! Waiting for a drain.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::chain;
+use crate::clock::Alarm;
+use crate::engine::Engine;
+use crate::error::ShutdownError;
+
+/// A registration with the lifecycle that ends with its owner.
+struct Registered<'e> {
+    engine: &'e Engine,
+    drain: Option<usize>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if let Some(drain) = self.drain {
+            self.engine.lifecycle.unregister(drain);
+        }
+    }
+}
+
+/// Closes the gate at the first poll, then waits until all is back, at most for `bound`.
+pub(crate) async fn shutdown(
+    engine: &Engine,
+    bound: Option<Duration>,
+) -> Result<(), ShutdownError> {
+    if chain::inside(engine.id()) {
+        return Err(ShutdownError::InsideOwnCall);
+    }
+    // Each caller stops every word itself, so that none returns from its first poll with one still open.
+    engine.stop();
+    let deadline = bound.and_then(|bound| engine.clock.now().checked_add(bound));
+    let mut registered = Registered {
+        engine,
+        drain: None,
+    };
+    let mut alarm = Alarm::new();
+    poll_fn(|cx| {
+        // Registered before the scan: what is given back during it wakes this task.
+        engine
+            .lifecycle
+            .register(&mut registered.drain, cx.waker());
+        if engine.drained() {
+            return Poll::Ready(Ok(()));
+        }
+        match deadline {
+            Some(at) if alarm.poll(&engine.clock, at, cx).is_ready() => {
+                Poll::Ready(Err(ShutdownError::StillRunning {
+                    operations: still_running(engine),
+                }))
+            }
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+fn still_running(engine: &Engine) -> Vec<(std::sync::Arc<str>, u64)> {
+    engine
+        .stats()
+        .operations
+        .into_iter()
+        .filter_map(|of| {
+            let running = of.admitted.saturating_sub(of.finished);
+            (running > 0).then_some((of.name, running))
+        })
+        .collect()
+}

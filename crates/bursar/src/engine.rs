@@ -1,0 +1,306 @@
+//! What one runtime owns, and what an operation's policy becomes when it is checked against it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::budget::Budget;
+use crate::clock::ClockHandle;
+use crate::error::ContractError;
+use crate::keys::{KeySpace, KeyTable};
+use crate::lifecycle::Lifecycle;
+use crate::outcome::{Effect, Outcome};
+use crate::policy::{Declared, DeclaredEffect};
+use crate::retry::RetryPlan;
+use crate::stats::{BudgetStats, Counters, Stats};
+use crate::sync::{Mutex, lock};
+
+/// The state of one runtime. Two engines share nothing.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    /// In byte order of their names, which is the order of acquisition.
+    pub(crate) budgets: Box<[Arc<Budget>]>,
+    pub(crate) keys: KeyTable,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) clock: ClockHandle,
+    /// The moment of construction.
+    pub(crate) epoch: Instant,
+    /// A leaf lock, taken when an operation is built or counters are read; never on the path of a call.
+    registry: Mutex<Registry>,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    operations: Vec<(Arc<str>, Arc<Counters>)>,
+    /// Key spaces by name; a space's number is its place, and 0 is the common one.
+    spaces: Vec<String>,
+}
+
+/// Units of one budget that an operation spends.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) units: u32,
+}
+
+/// A policy checked against its runtime.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) counters: Arc<Counters>,
+    /// In byte order of the budgets' names.
+    pub(crate) claims: Box<[Claim]>,
+    pub(crate) operation: Arc<str>,
+    /// The operation's number in its runtime.
+    pub(crate) number: u32,
+    pub(crate) reject: bool,
+    pub(crate) key_required: bool,
+    pub(crate) key_space: KeySpace,
+    /// `None` when each call states its own.
+    pub(crate) effect: Option<Effect>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) grace: Option<Duration>,
+    pub(crate) retry: RetryPlan,
+}
+
+impl Engine {
+    /// # Errors
+    /// A budget that breaks A1, or none.
+    pub(crate) fn new(
+        resources: Vec<(String, u32)>,
+        clock: ClockHandle,
+    ) -> Result<Self, ContractError> {
+        if resources.is_empty() {
+            return Err(ContractError::NoBudgets);
+        }
+        let mut budgets: Vec<Arc<Budget>> = Vec::with_capacity(resources.len());
+        for (name, capacity) in resources {
+            if name.is_empty() {
+                return Err(ContractError::EmptyBudgetName);
+            }
+            if budgets.iter().any(|budget| **budget.name() == *name) {
+                return Err(ContractError::DuplicateBudget { budget: name });
+            }
+            if capacity == 0 || i32::try_from(capacity).is_err() {
+                return Err(ContractError::InvalidCapacity {
+                    budget: name,
+                    capacity,
+                });
+            }
+            budgets.push(Arc::new(Budget::new(name.into(), capacity)));
+        }
+        budgets.sort_by(|a, b| a.name().as_bytes().cmp(b.name().as_bytes()));
+        Ok(Self {
+            budgets: budgets.into(),
+            keys: KeyTable::new(),
+            lifecycle: Lifecycle::new(),
+            epoch: clock.now(),
+            clock,
+            registry: Mutex::default(),
+        })
+    }
+
+    /// Tells this runtime from all others that are alive.
+    pub(crate) fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Checks a policy and registers its operation.
+    ///
+    /// # Errors
+    /// Whatever A2 to A6 refuse.
+    pub(crate) fn plan(
+        self: &Arc<Self>,
+        operation: &str,
+        declared: &Declared,
+    ) -> Result<Arc<Plan>, ContractError> {
+        if operation.is_empty() {
+            return Err(ContractError::EmptyOperationName);
+        }
+        let effect = check_effect(operation, declared)?;
+        check_durations(operation, declared)?;
+        let claims = self.claims(operation, &declared.claims)?;
+        if declared.key_space.as_deref() == Some("") {
+            return Err(ContractError::EmptyKeySpace {
+                operation: operation.to_owned(),
+            });
+        }
+        let counters = Arc::new(Counters::new());
+        let name: Arc<str> = operation.into();
+        let mut registry = lock(&self.registry);
+        let number = registry.operations.len() as u32;
+        registry
+            .operations
+            .push((Arc::clone(&name), Arc::clone(&counters)));
+        let key_space = registry.space(declared.key_space.as_deref());
+        drop(registry);
+        Ok(Arc::new(Plan {
+            engine: Arc::clone(self),
+            counters,
+            claims,
+            operation: name,
+            number,
+            reject: declared.reject,
+            key_required: declared.key_required,
+            key_space,
+            effect,
+            timeout: declared.timeout,
+            grace: declared.grace.filter(|grace| !grace.is_zero()),
+            retry: declared.retry,
+        }))
+    }
+
+    fn claims(
+        &self,
+        operation: &str,
+        declared: &[(String, u32)],
+    ) -> Result<Box<[Claim]>, ContractError> {
+        let mut claims: Vec<Claim> = Vec::with_capacity(declared.len());
+        for (name, units) in declared {
+            let Some(budget) = self
+                .budgets
+                .iter()
+                .find(|budget| **budget.name() == **name)
+            else {
+                return Err(ContractError::UnknownBudget {
+                    operation: operation.to_owned(),
+                    budget: name.clone(),
+                    known: self
+                        .budgets
+                        .iter()
+                        .map(|budget| format!("{:?}", budget.name()))
+                        .collect(),
+                });
+            };
+            if claims
+                .iter()
+                .any(|claim| Arc::ptr_eq(&claim.budget, budget))
+            {
+                return Err(ContractError::DuplicateClaim {
+                    operation: operation.to_owned(),
+                    budget: name.clone(),
+                });
+            }
+            if *units == 0 || *units > budget.capacity() {
+                return Err(ContractError::InvalidUnits {
+                    operation: operation.to_owned(),
+                    budget: name.clone(),
+                    units: *units,
+                    capacity: budget.capacity(),
+                });
+            }
+            claims.push(Claim {
+                budget: Arc::clone(budget),
+                units: *units,
+            });
+        }
+        claims.sort_by(|a, b| {
+            a.budget
+                .name()
+                .as_bytes()
+                .cmp(b.budget.name().as_bytes())
+        });
+        Ok(claims.into())
+    }
+
+    /// Every word stopped and back to full, and nobody admitted behind the scan.
+    pub(crate) fn drained(&self) -> bool {
+        let late = self.lifecycle.late();
+        self.lifecycle.drained()
+            && self.keys.drained()
+            && self.budgets.iter().all(|budget| budget.drained())
+            && self.lifecycle.late() == late
+    }
+
+    /// Closes the gate everywhere. Idempotent; returns once every word is stopped, whoever stopped it.
+    pub(crate) fn stop(&self) {
+        // The lobby first: whoever sees another word stopped, under its lock, sees the lobby stopped.
+        self.lifecycle.stop();
+        self.keys.stop();
+        for budget in &self.budgets {
+            budget.stop();
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let operations = lock(&self.registry).operations.clone();
+        Stats {
+            operations: operations
+                .into_iter()
+                .map(|(name, counters)| counters.read(name))
+                .collect(),
+            budgets: self
+                .budgets
+                .iter()
+                .map(|budget| {
+                    let usage = budget.usage();
+                    BudgetStats {
+                        name: Arc::clone(budget.name()),
+                        capacity: usage.capacity,
+                        in_use: usage.in_use,
+                        waiting: usage.waiting,
+                    }
+                })
+                .collect(),
+            keys: self.keys.held(),
+        }
+    }
+}
+
+impl Registry {
+    fn space(&mut self, name: Option<&str>) -> KeySpace {
+        let Some(name) = name else {
+            return KeySpace(0);
+        };
+        let place = self
+            .spaces
+            .iter()
+            .position(|space| space == name)
+            .unwrap_or_else(|| {
+                self.spaces.push(name.to_owned());
+                self.spaces.len() - 1
+            });
+        KeySpace(place as u32 + 1)
+    }
+}
+
+fn check_effect(operation: &str, declared: &Declared) -> Result<Option<Effect>, ContractError> {
+    let effect = match declared.effect {
+        DeclaredEffect::Missing => {
+            return Err(ContractError::EffectRequired {
+                operation: operation.to_owned(),
+            });
+        }
+        DeclaredEffect::Fixed(effect) => Some(effect),
+        DeclaredEffect::PerCall => None,
+    };
+    if let Some(outcome) = declared.retry.invalid() {
+        return Err(ContractError::InvalidRetry {
+            operation: operation.to_owned(),
+            outcome,
+        });
+    }
+    if effect == Some(Effect::NonIdempotent) && declared.retry.asks(Outcome::Uncertain) {
+        return Err(ContractError::UnsafeRetry {
+            operation: operation.to_owned(),
+        });
+    }
+    Ok(effect)
+}
+
+fn check_durations(operation: &str, declared: &Declared) -> Result<(), ContractError> {
+    let wrong = |setting, value, expected| {
+        Err(ContractError::InvalidDuration {
+            operation: operation.to_owned(),
+            setting,
+            value,
+            expected,
+        })
+    };
+    match (declared.timeout, declared.grace) {
+        (Some(timeout), _) if timeout.is_zero() => {
+            wrong("timeout", timeout, "it must be longer than zero")
+        }
+        (None, Some(grace)) => wrong("grace", grace, "a grace follows a timeout, and none is set"),
+        _ => Ok(()),
+    }
+}

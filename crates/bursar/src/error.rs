@@ -1,0 +1,610 @@
+//! Errors: what is wrong with a contract ([`ContractError`]), how a call ended ([`CallError`]), why a drain did not.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::outcome::{Failure, Holds, NotUnpin, Outcome, Reason};
+
+/// Why a runtime or an operation was refused, before serving.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContractError {
+    /// A runtime needs at least one budget.
+    NoBudgets,
+    /// A budget's name is empty.
+    EmptyBudgetName,
+    /// Two budgets have one name.
+    DuplicateBudget {
+        /// The name.
+        budget: String,
+    },
+    /// A capacity is not between 1 and 2^31 - 1.
+    InvalidCapacity {
+        /// The budget.
+        budget: String,
+        /// The capacity asked for.
+        capacity: u32,
+    },
+    /// The runtime was built without the `tokio` feature and was given no clock.
+    NoClock,
+    /// An operation's name is empty.
+    EmptyOperationName,
+    /// A dynamic policy states no effect.
+    EffectRequired {
+        /// The operation.
+        operation: String,
+    },
+    /// An operation claims a budget that its runtime does not have.
+    UnknownBudget {
+        /// The operation.
+        operation: String,
+        /// The name it claims.
+        budget: String,
+        /// The budgets there are.
+        known: Vec<String>,
+    },
+    /// An operation claims one budget twice.
+    DuplicateClaim {
+        /// The operation.
+        operation: String,
+        /// The budget.
+        budget: String,
+    },
+    /// An operation claims no unit of a budget, or more than there are.
+    InvalidUnits {
+        /// The operation.
+        operation: String,
+        /// The budget.
+        budget: String,
+        /// The units claimed.
+        units: u32,
+        /// The budget's capacity.
+        capacity: u32,
+    },
+    /// A retry was asked for after an outcome that is never retried.
+    InvalidRetry {
+        /// The operation.
+        operation: String,
+        /// The outcome.
+        outcome: Outcome,
+    },
+    /// A retry after `Uncertain` was asked for on a `NonIdempotent` operation.
+    UnsafeRetry {
+        /// The operation.
+        operation: String,
+    },
+    /// A duration cannot be used.
+    InvalidDuration {
+        /// The operation.
+        operation: String,
+        /// Which duration.
+        setting: &'static str,
+        /// Its value.
+        value: Duration,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A key space's name is empty.
+    EmptyKeySpace {
+        /// The operation.
+        operation: String,
+    },
+}
+
+impl fmt::Display for ContractError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBudgets => f.write_str(
+                "a runtime needs at least one budget: add one with `.resource(name, capacity)`",
+            ),
+            Self::EmptyBudgetName => f.write_str("a budget's name is empty"),
+            Self::DuplicateBudget { budget } => {
+                write!(f, "budget {budget:?} is declared twice: names must be unique")
+            }
+            Self::InvalidCapacity { budget, capacity } => write!(
+                f,
+                "budget {budget:?} has capacity {capacity}: it must be between 1 and {}",
+                i32::MAX
+            ),
+            Self::NoClock => f.write_str(
+                "the runtime has no clock: give it one with `.clock(..)` or enable the `tokio` feature",
+            ),
+            Self::EmptyOperationName => f.write_str("an operation's name is empty"),
+            Self::EffectRequired { operation } => write!(
+                f,
+                "operation {operation:?} states no effect: it must be Pure, Idempotent or NonIdempotent, or stated by each call"
+            ),
+            Self::UnknownBudget {
+                operation,
+                budget,
+                known,
+            } => write!(
+                f,
+                "operation {operation:?} claims budget {budget:?}, which does not exist: the runtime has {}",
+                known.join(", ")
+            ),
+            Self::DuplicateClaim { operation, budget } => write!(
+                f,
+                "operation {operation:?} claims budget {budget:?} twice: claim it once, with all the units"
+            ),
+            Self::InvalidUnits {
+                operation,
+                budget,
+                units: 0,
+                ..
+            } => write!(
+                f,
+                "operation {operation:?} claims 0 units of budget {budget:?}: claim at least 1, or leave the claim out"
+            ),
+            Self::InvalidUnits {
+                operation,
+                budget,
+                units,
+                capacity,
+            } => write!(
+                f,
+                "operation {operation:?} claims {units} units of budget {budget:?}, whose capacity is {capacity}"
+            ),
+            Self::InvalidRetry { operation, outcome } => {
+                write!(f, "operation {operation:?} asks for a retry after {outcome}, ")?;
+                f.write_str(match outcome {
+                    Outcome::Success => "which is no failure",
+                    Outcome::Throttled => "which needs a backoff, and none is declared",
+                    _ => "which would fail the same way again",
+                })
+            }
+            Self::UnsafeRetry { operation } => write!(
+                f,
+                "operation {operation:?} is NonIdempotent and asks for a retry after Uncertain: the first attempt may already have taken effect"
+            ),
+            Self::InvalidDuration {
+                operation,
+                setting,
+                value,
+                expected,
+            } => write!(
+                f,
+                "operation {operation:?} has a {setting} of {value:?}: {expected}"
+            ),
+            Self::EmptyKeySpace { operation } => {
+                write!(f, "operation {operation:?} names an empty key space")
+            }
+        }
+    }
+}
+
+impl Error for ContractError {}
+
+/// How full a budget, or a key, was when a call was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Units there are in all; 1 for a key.
+    pub capacity: u32,
+    /// Units held by calls.
+    pub in_use: u32,
+    /// Calls waiting.
+    pub waiting: u32,
+}
+
+/// Evidence of a call that never ran: which operation, what it needed, and how full that was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub(crate) operation: Arc<str>,
+    pub(crate) site: Site,
+}
+
+/// Where a call was when it was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Site {
+    Nowhere,
+    Key(Usage),
+    Budget {
+        name: Arc<str>,
+        units: u32,
+        usage: Usage,
+    },
+    /// Everything was held, and the thread that was to run a blocking handler was not there in time.
+    Thread,
+}
+
+impl Refusal {
+    /// The operation that was called.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// The budget that was full or waited for. `None` if it was the key, or nothing yet.
+    #[must_use]
+    pub fn budget(&self) -> Option<&str> {
+        match &self.site {
+            Site::Budget { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether the call was refused at its key.
+    #[must_use]
+    pub fn is_key(&self) -> bool {
+        matches!(self.site, Site::Key(_))
+    }
+
+    /// The units that the call claims of [`budget`](Self::budget).
+    #[must_use]
+    pub fn units(&self) -> Option<u32> {
+        match &self.site {
+            Site::Budget { units, .. } => Some(*units),
+            _ => None,
+        }
+    }
+
+    /// How full the budget or key was at that moment.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        match &self.site {
+            Site::Budget { usage, .. } | Site::Key(usage) => Some(*usage),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere => f.write_str("it had not begun to wait"),
+            Self::Key(usage) => write!(f, "its key was held ({} waiting)", usage.waiting),
+            Self::Budget { name, units, usage } => write!(
+                f,
+                "it needs {units} of budget {name:?}: {} of {} in use, {} waiting",
+                usage.in_use, usage.capacity, usage.waiting
+            ),
+            Self::Thread => f.write_str("no thread took up its blocking handler"),
+        }
+    }
+}
+
+/// What brought a call to its end besides the failure of its last attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndedBy {
+    /// The attempt's own timeout.
+    AttemptTimeout,
+    /// The caller's deadline.
+    CallerDeadline,
+    /// The caller's token fired.
+    CallerLeft,
+}
+
+impl fmt::Display for EndedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AttemptTimeout => "the attempt's timeout",
+            Self::CallerDeadline => "the caller's deadline",
+            Self::CallerLeft => "the caller's leaving",
+        })
+    }
+}
+
+/// A call that ran and failed: its attempts, its last failure, and what ended it.
+pub struct Attempted<E> {
+    pub(crate) operation: Arc<str>,
+    pub(crate) attempts: u32,
+    pub(crate) outcome: Outcome,
+    pub(crate) ended_by: Option<EndedBy>,
+    pub(crate) failure: Failure<E>,
+}
+
+impl<E> Attempted<E> {
+    /// The operation that was called.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// How many attempts were made, at least one.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// What became of the call: [`Outcome::Uncertain`] if any of its attempts may have taken effect.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The last attempt's failure.
+    #[must_use]
+    pub fn failure(&self) -> &Failure<E> {
+        &self.failure
+    }
+
+    /// The last attempt's failure, by value.
+    #[must_use]
+    pub fn into_failure(self) -> Failure<E> {
+        self.failure
+    }
+
+    /// What ended the call, or kept the next attempt from starting. `None` if the failure alone did.
+    #[must_use]
+    pub fn ended_by(&self) -> Option<EndedBy> {
+        self.ended_by
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Attempted<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempted")
+            .field("operation", &self.operation)
+            .field("attempts", &self.attempts)
+            .field("outcome", &self.outcome)
+            .field("ended_by", &self.ended_by)
+            .field("failure", &self.failure)
+            .finish()
+    }
+}
+
+/// How a call failed.
+///
+/// The variants that hold a [`Refusal`] mean that it never ran: no attempt was made, everything is given back. Those
+/// that hold [`Attempted`] mean that it ran; [`outcome`](Self::outcome) tells what is known of its effect.
+///
+/// | variant | ran | outcome |
+/// |---|---|---|
+/// | `Overloaded`, `AdmissionTimedOut`, `Withdrawn`, `Stopping` | no | `Throttled` |
+/// | `KeyRequired` | no | `Permanent` |
+/// | `TimedOut`, `Cancelled` | yes | `Uncertain` |
+/// | `Failed` | yes | `Uncertain` if any attempt was, else the last failure's |
+#[non_exhaustive]
+pub enum CallError<E> {
+    /// The operation rejects instead of waiting, and something was not free.
+    Overloaded(Refusal),
+    /// The caller's deadline passed before the handler could start.
+    AdmissionTimedOut(Refusal),
+    /// The caller's token fired before the handler could start.
+    Withdrawn(Refusal),
+    /// The runtime is shutting down.
+    Stopping(Refusal),
+    /// The policy requires a key and the call came without one.
+    KeyRequired(Refusal),
+    /// The last attempt was cut off by a deadline, its own or the caller's.
+    TimedOut(Attempted<E>),
+    /// The caller's token fired while an attempt ran.
+    Cancelled(Attempted<E>),
+    /// The last attempt failed, in its own words.
+    Failed(Attempted<E>),
+}
+
+impl<E> Unpin for CallError<E> where NotUnpin<E>: Holds {}
+
+impl<E> CallError<E> {
+    /// What became of the call. Never [`Outcome::Success`].
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Overloaded(_)
+            | Self::AdmissionTimedOut(_)
+            | Self::Withdrawn(_)
+            | Self::Stopping(_) => Outcome::Throttled,
+            Self::KeyRequired(_) => Outcome::Permanent,
+            Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => ran.outcome,
+        }
+    }
+
+    /// How many attempts were made; 0 if it never ran.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempted().map_or(0, Attempted::attempts)
+    }
+
+    /// Whether no attempt was made, so that nothing can have taken effect.
+    #[must_use]
+    pub fn never_ran(&self) -> bool {
+        self.refusal().is_some()
+    }
+
+    /// The operation that was called.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        match self {
+            Self::Overloaded(refusal)
+            | Self::AdmissionTimedOut(refusal)
+            | Self::Withdrawn(refusal)
+            | Self::Stopping(refusal)
+            | Self::KeyRequired(refusal) => &refusal.operation,
+            Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => &ran.operation,
+        }
+    }
+
+    /// The evidence of a call that never ran.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Overloaded(refusal)
+            | Self::AdmissionTimedOut(refusal)
+            | Self::Withdrawn(refusal)
+            | Self::Stopping(refusal)
+            | Self::KeyRequired(refusal) => Some(refusal),
+            Self::TimedOut(_) | Self::Cancelled(_) | Self::Failed(_) => None,
+        }
+    }
+
+    /// What is known of a call that ran.
+    #[must_use]
+    pub fn attempted(&self) -> Option<&Attempted<E>> {
+        match self {
+            Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => Some(ran),
+            _ => None,
+        }
+    }
+
+    /// The last attempt's failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure<E>> {
+        self.attempted().map(Attempted::failure)
+    }
+
+    /// The handler's error. `None` if it never ran, or was cut off and gave no answer.
+    #[must_use]
+    pub fn error(&self) -> Option<&E> {
+        self.failure().and_then(Failure::error)
+    }
+
+    /// The handler's error, by value. `None` if it never ran, or was cut off and gave no answer.
+    #[must_use]
+    pub fn into_error(self) -> Option<E> {
+        match self {
+            Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => {
+                ran.failure.into_error()
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the call met a full budget or a held key and did not wait.
+    #[must_use]
+    pub fn is_overloaded(&self) -> bool {
+        matches!(self, Self::Overloaded(_))
+    }
+
+    /// Whether the runtime is shutting down.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        matches!(self, Self::Stopping(_))
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for CallError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, content): (_, &dyn fmt::Debug) = match self {
+            Self::Overloaded(refusal) => ("Overloaded", refusal),
+            Self::AdmissionTimedOut(refusal) => ("AdmissionTimedOut", refusal),
+            Self::Withdrawn(refusal) => ("Withdrawn", refusal),
+            Self::Stopping(refusal) => ("Stopping", refusal),
+            Self::KeyRequired(refusal) => ("KeyRequired", refusal),
+            Self::TimedOut(ran) => ("TimedOut", ran),
+            Self::Cancelled(ran) => ("Cancelled", ran),
+            Self::Failed(ran) => ("Failed", ran),
+        };
+        f.debug_tuple(name).field(content).finish()
+    }
+}
+
+impl<E> fmt::Display for CallError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {:?} ", self.operation())?;
+        match self {
+            Self::Overloaded(refusal) => {
+                write!(f, "was refused, it does not wait: {}", refusal.site)
+            }
+            Self::AdmissionTimedOut(refusal) => write!(
+                f,
+                "did not start before the caller's deadline: {}",
+                refusal.site
+            ),
+            Self::Withdrawn(refusal) => write!(
+                f,
+                "was withdrawn by its caller before it started: {}",
+                refusal.site
+            ),
+            Self::Stopping(_) => f.write_str("did not start: the runtime is shutting down"),
+            Self::KeyRequired(_) => {
+                f.write_str("did not start: it requires a key, and the call came without one")
+            }
+            Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => ran.describe(f),
+        }
+    }
+}
+
+impl<E> Attempted<E> {
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            attempts, outcome, ..
+        } = self;
+        let plural = if *attempts == 1 { "" } else { "s" };
+        write!(f, "failed after {attempts} attempt{plural} ({outcome})")?;
+        if let Some(ended_by) = self.ended_by {
+            write!(f, ", ended by {ended_by}")?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: Error + 'static> Error for CallError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error().map(|error| error as _)
+    }
+}
+
+impl<E> Reason for CallError<E> {
+    type Error = Self;
+
+    fn into_failure(self, verdict: Option<Outcome>) -> Failure<Self> {
+        match self.outcome() {
+            Outcome::Uncertain => Failure::uncertain(self),
+            _ => Failure::classified(self, verdict),
+        }
+    }
+}
+
+/// Hands a nested call's error on with its verdict.
+pub trait Carry {
+    /// What success carries.
+    type Ok;
+    /// The nested call's error.
+    type Error;
+
+    /// The nested call's error becomes this handler's failure and means what it meant there.
+    ///
+    /// # Errors
+    /// The nested call's error, with its verdict.
+    fn carry(self) -> Result<Self::Ok, Failure<Self::Error>>;
+}
+
+impl<T, E> Carry for Result<T, CallError<E>> {
+    type Ok = T;
+    type Error = CallError<E>;
+
+    fn carry(self) -> Result<T, Failure<CallError<E>>> {
+        self.map_err(|error| {
+            let outcome = error.outcome();
+            Failure::classified(error, outcome)
+        })
+    }
+}
+
+/// Why a drain could not be awaited, or did not end in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShutdownError {
+    /// Asked for from inside a call of the same runtime, it could never end. Nothing was closed.
+    InsideOwnCall,
+    /// The bound passed first. The runtime stays closed, the drain goes on and can be awaited again.
+    StillRunning {
+        /// The operations whose calls had not ended, with their number.
+        operations: Vec<(Arc<str>, u64)>,
+    },
+}
+
+impl fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InsideOwnCall => f.write_str(
+                "shutdown was awaited from inside a call of the same runtime, which it would have to outlast: spawn it, or await it from outside",
+            ),
+            Self::StillRunning { operations } => {
+                f.write_str("the drain did not end in time; still running: ")?;
+                for (index, (operation, calls)) in operations.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}{operation:?} ({calls})")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Error for ShutdownError {}

@@ -1,0 +1,230 @@
+//! The one list of waiters that budgets and keys share. It knows no lock, no units and no key.
+//!
+//! A [`Slots`] holds the records of waiters; a [`List`] links some of them in the order of their arrival. A budget
+//! has one list over one set of slots; a shard of the key table has one list a key over one set.
+//!
+//! Invariants:
+//! 1. A record in state `Waiting` is linked in exactly one list; one in state `Granted` or `Stopped` in none.
+//! 2. A slot is freed only by the call that owns it ([`Slots::remove`]), so an index never names another's record.
+//! 3. Only the head leaves by being granted; every other departure is a withdrawal.
+//! 4. A waker leaves its record when the record leaves the list, so that it is woken or dropped by whoever took it.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use slab::Slab;
+
+use crate::stats::Counters;
+use crate::wake::WakeList;
+
+/// Names a waiter's record for the call that owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(u32);
+
+/// What a waiting call finds in its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Waiting,
+    Granted,
+    /// Withdrawn by shutdown.
+    Stopped,
+}
+
+/// What a call says of itself when it starts to wait.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    /// Counts the call; see [`Arrival::bare`].
+    pub(crate) counters: &'a Arc<Counters>,
+    /// Units it waits for; 0 for a key.
+    pub(crate) units: u32,
+    /// Made from inside live work of the same runtime: shutdown does not withdraw it.
+    pub(crate) nested: bool,
+    /// Holds nothing while it waits, so whoever ends its wait without granting counts it finished, under the lock: a
+    /// withdrawn future that nobody polls then blocks no drain.
+    pub(crate) bare: bool,
+    /// Already counted as admitted, having waited elsewhere before.
+    pub(crate) counted: bool,
+    pub(crate) waker: Waker,
+}
+
+/// How an attempt to join a queue ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// What was asked for had come free meanwhile and is held now.
+    Taken,
+    Queued(Slot),
+    Stopping,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    waker: Option<Waker>,
+    counters: Arc<Counters>,
+    units: u32,
+    before: u32,
+    after: u32,
+    state: State,
+    nested: bool,
+    bare: bool,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Waiters linked in order of arrival.
+#[derive(Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+impl List {
+    pub(crate) const fn new() -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+            len: 0,
+        }
+    }
+
+    pub(crate) const fn len(&self) -> u32 {
+        self.len
+    }
+}
+
+/// The records of waiters.
+#[derive(Debug)]
+pub(crate) struct Slots(Slab<Waiter>);
+
+/// Above this many slots an emptied slab gives its memory back.
+const KEEP: usize = 64;
+
+impl Slots {
+    pub(crate) const fn new() -> Self {
+        Self(Slab::new())
+    }
+
+    /// Puts the call at the tail and counts it as admitted, if no earlier wait did.
+    ///
+    /// Counted here, under the caller's lock and before the record can be seen, since a shutdown that withdraws the
+    /// record counts it finished: finished never runs ahead of admitted.
+    pub(crate) fn push(&mut self, list: &mut List, arrival: Arrival<'_>) -> Slot {
+        if !arrival.counted {
+            arrival.counters.queued();
+        }
+        let index = self.0.insert(Waiter {
+            waker: Some(arrival.waker),
+            counters: Arc::clone(arrival.counters),
+            units: arrival.units,
+            before: list.tail,
+            after: NONE,
+            state: State::Waiting,
+            nested: arrival.nested,
+            bare: arrival.bare,
+        }) as u32;
+        match list.tail {
+            NONE => list.head = index,
+            tail => self.at(tail).after = index,
+        }
+        list.tail = index;
+        list.len += 1;
+        Slot(index)
+    }
+
+    /// Units the head waits for.
+    pub(crate) fn head_units(&self, list: &List) -> Option<u32> {
+        self.0.get(list.head as usize).map(|head| head.units)
+    }
+
+    /// Grants the head, whose waker goes into `wakes`. False when the list is empty.
+    pub(crate) fn grant_head(&mut self, list: &mut List, wakes: &mut WakeList) -> bool {
+        if list.head == NONE {
+            return false;
+        }
+        self.unlink(list, list.head, State::Granted, wakes);
+        true
+    }
+
+    /// Withdraws every waiter that is not nested, counting finished those that hold nothing.
+    pub(crate) fn stop(&mut self, list: &mut List, wakes: &mut WakeList) {
+        let mut index = list.head;
+        while index != NONE {
+            let waiter = self.at(index);
+            let after = waiter.after;
+            if !waiter.nested {
+                if waiter.bare {
+                    waiter.counters.finished();
+                }
+                self.unlink(list, index, State::Stopped, wakes);
+            }
+            index = after;
+        }
+    }
+
+    /// The state of a record; while it waits, `waker` takes the place of the one kept, which is handed back.
+    pub(crate) fn state(&mut self, slot: Slot, waker: Waker) -> (State, Option<Waker>) {
+        let waiter = self.at(slot.0);
+        match waiter.state {
+            State::Waiting => (State::Waiting, waiter.waker.replace(waker)),
+            state => (state, Some(waker)),
+        }
+    }
+
+    /// Frees the record of a call that has seen its end or goes away. A record that still waited is unlinked. A bare
+    /// one that was not withdrawn by shutdown is counted finished if the call is `leaving`.
+    pub(crate) fn remove(&mut self, list: Option<&mut List>, slot: Slot, leaving: bool) -> Removed {
+        if let (State::Waiting, Some(list)) = (self.at(slot.0).state, list) {
+            self.detach(list, slot.0);
+        }
+        let mut waiter = self.0.remove(slot.0 as usize);
+        if leaving && waiter.bare && waiter.state != State::Stopped {
+            waiter.counters.finished();
+        }
+        if self.0.is_empty() && self.0.capacity() > KEEP {
+            self.0 = Slab::new();
+        }
+        Removed {
+            state: waiter.state,
+            waker: waiter.waker.take(),
+            _counters: waiter.counters,
+        }
+    }
+
+    fn unlink(&mut self, list: &mut List, index: u32, state: State, wakes: &mut WakeList) {
+        self.detach(list, index);
+        let waiter = self.at(index);
+        waiter.state = state;
+        if let Some(waker) = waiter.waker.take() {
+            wakes.push(waker);
+        }
+    }
+
+    fn detach(&mut self, list: &mut List, index: u32) {
+        let waiter = self.at(index);
+        let (before, after) = (waiter.before, waiter.after);
+        match before {
+            NONE => list.head = after,
+            before => self.at(before).after = after,
+        }
+        match after {
+            NONE => list.tail = before,
+            after => self.at(after).before = before,
+        }
+        list.len -= 1;
+    }
+
+    /// An index is only ever held by a list or by the call that owns the slot (invariant 2), so it is occupied.
+    fn at(&mut self, index: u32) -> &mut Waiter {
+        &mut self.0[index as usize]
+    }
+}
+
+/// What is left of a record: dropped by the caller after its lock, as it may hold a waker.
+#[derive(Debug)]
+#[must_use = "drop it after the lock: it may hold a waker"]
+pub(crate) struct Removed {
+    pub(crate) state: State,
+    #[expect(dead_code, reason = "kept for its drop, which must come after the lock")]
+    waker: Option<Waker>,
+    _counters: Arc<Counters>,
+}

@@ -1,0 +1,278 @@
+//! The key table: which keys are held and who waits for them.
+//!
+//! Sixteen shards, each under its own lock, which is a leaf: nothing else is locked under it and no user code runs
+//! under it. A key is found through a hash that is seeded at random for each runtime, since keys may come from
+//! strangers.
+//!
+//! Invariants:
+//! 1. An entry is in the table exactly while its key is held or passing to the next waiter: lookup, hand-over and
+//!    removal happen under one lock, so two calls never hold one key and an idle key costs nothing.
+//! 2. An entry's id is unique in its runtime, and only the one call that holds the key uses it to release.
+//! 3. A key passes to the waiter that came first.
+
+use std::task::{Context, Poll};
+
+use crossbeam_utils::CachePadded;
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::hash::BuildHasher;
+
+use crate::error::Usage;
+use crate::fifo::{Arrival, List, Slot, Slots, State};
+use crate::key::Key;
+use crate::sync::{Mutex, lock};
+use crate::wake::{Poke, WakeList};
+
+#[cfg(not(bursar_loom))]
+const SHARDS: usize = 16;
+#[cfg(bursar_loom)]
+const SHARDS: usize = 1;
+
+/// Above this capacity an emptied shard gives its memory back.
+const KEEP: usize = 64;
+
+/// A set of keys that meet: policies with different spaces never serialize against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct KeySpace(pub(crate) u32);
+
+/// All keys of one runtime.
+#[derive(Debug)]
+pub(crate) struct KeyTable {
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    seed: RandomState,
+}
+
+#[derive(Debug)]
+struct Shard {
+    entries: HashTable<Held>,
+    slots: Slots,
+    next: u64,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    key: Key,
+    space: KeySpace,
+    hash: u64,
+    id: u64,
+    queue: List,
+}
+
+/// A key held, or waited for: enough to find its entry again without the key's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyHold {
+    hash: u64,
+    id: u64,
+}
+
+impl KeyHold {
+    /// Unique among the keys held in one runtime.
+    pub(crate) fn id(self) -> u64 {
+        self.id
+    }
+}
+
+/// How asking for a key ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Held(KeyHold),
+    Queued(KeyHold, Slot),
+    /// Held by another, and the call does not wait.
+    Refused(Usage),
+    Stopping,
+}
+
+impl KeyTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS)
+                .map(|_| {
+                    CachePadded::new(Mutex::new(Shard {
+                        entries: HashTable::new(),
+                        slots: Slots::new(),
+                        next: 0,
+                        stopping: false,
+                    }))
+                })
+                .collect(),
+            seed: RandomState::default(),
+        }
+    }
+
+    /// Takes the key if nobody holds it. `arrival` is asked for only when the call would wait; without one the call
+    /// is refused instead. `nested` is asked only when the table is stopping. Neither may run user code.
+    #[inline]
+    pub(crate) fn ask<'a>(
+        &self,
+        space: KeySpace,
+        key: &Key,
+        nested: impl FnOnce() -> bool,
+        arrival: impl FnOnce() -> Option<Arrival<'a>>,
+    ) -> Asked {
+        let hash = self.seed.hash_one((space, key.as_bytes()));
+        let index = index_of(hash);
+        let mut shard = lock(&self.shards[index]);
+        if shard.stopping && !nested() {
+            return Asked::Stopping;
+        }
+        let Shard {
+            entries,
+            slots,
+            next,
+            ..
+        } = &mut *shard;
+        let same = |held: &Held| held.hash == hash && held.space == space && held.key == *key;
+        match entries.entry(hash, same, |held| held.hash) {
+            Entry::Vacant(vacant) => {
+                *next += 1;
+                let id = *next * SHARDS as u64 + index as u64;
+                vacant.insert(Held {
+                    key: key.clone(),
+                    space,
+                    hash,
+                    id,
+                    queue: List::new(),
+                });
+                Asked::Held(KeyHold { hash, id })
+            }
+            Entry::Occupied(mut occupied) => {
+                let held = occupied.get_mut();
+                match arrival() {
+                    Some(arrival) => {
+                        let slot = slots.push(&mut held.queue, arrival);
+                        Asked::Queued(KeyHold { hash, id: held.id }, slot)
+                    }
+                    None => Asked::Refused(held.usage()),
+                }
+            }
+        }
+    }
+
+    /// Ready with `Granted` or `Stopped`, the record freed; while pending, the current waker is kept.
+    pub(crate) fn poll_wait(
+        &self,
+        hold: KeyHold,
+        slot: Slot,
+        cx: &mut Context<'_>,
+    ) -> Poll<State> {
+        let waker = cx.waker().clone();
+        let mut shard = lock(self.shard(hold));
+        let (state, old) = shard.slots.state(slot, waker);
+        let removed = (state != State::Waiting).then(|| shard.slots.remove(None, slot, false));
+        drop(shard);
+        drop((old, removed));
+        match state {
+            State::Waiting => Poll::Pending,
+            state => Poll::Ready(state),
+        }
+    }
+
+    /// Leaves a key's queue; a key already granted passes on.
+    pub(crate) fn leave(&self, hold: KeyHold, slot: Slot) -> Poke {
+        let mut wakes = WakeList::new();
+        let mut shard = lock(self.shard(hold));
+        let Shard { entries, slots, .. } = &mut *shard;
+        let queue = entries
+            .find_mut(hold.hash, |held| held.id == hold.id)
+            .map(|held| &mut held.queue);
+        let removed = slots.remove(queue, slot, true);
+        let mut poke = Poke(false);
+        if removed.state == State::Granted {
+            poke = shard.pass_on(hold, &mut wakes);
+        }
+        drop(shard);
+        drop((wakes, removed));
+        poke
+    }
+
+    /// Gives the key to its first waiter, or forgets it.
+    #[inline]
+    pub(crate) fn release(&self, hold: KeyHold) -> Poke {
+        let mut wakes = WakeList::new();
+        let mut shard = lock(self.shard(hold));
+        let poke = shard.pass_on(hold, &mut wakes);
+        drop(shard);
+        drop(wakes);
+        poke
+    }
+
+    /// Begins the drain here: no new key is taken, and every waiter that is not nested is withdrawn and woken.
+    pub(crate) fn stop(&self) {
+        for shard in &self.shards {
+            let mut wakes = WakeList::new();
+            let mut shard = lock(shard);
+            shard.stopping = true;
+            let Shard { entries, slots, .. } = &mut *shard;
+            for held in entries.iter_mut() {
+                slots.stop(&mut held.queue, &mut wakes);
+            }
+            drop(shard);
+            drop(wakes);
+        }
+    }
+
+    /// Stopped, and no key held.
+    pub(crate) fn drained(&self) -> bool {
+        self.shards.iter().all(|shard| {
+            let shard = lock(shard);
+            shard.stopping && shard.entries.is_empty()
+        })
+    }
+
+    /// How many keys are held.
+    pub(crate) fn held(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| lock(shard).entries.len())
+            .sum()
+    }
+
+    /// How many calls wait for a key, and whether it is held; for evidence.
+    pub(crate) fn usage(&self, hold: KeyHold) -> Usage {
+        lock(self.shard(hold))
+            .entries
+            .find(hold.hash, |held| held.id == hold.id)
+            .map_or(Usage::default(), Held::usage)
+    }
+
+    fn shard(&self, hold: KeyHold) -> &Mutex<Shard> {
+        &self.shards[index_of(hold.hash)]
+    }
+}
+
+/// The table below takes its bits from both ends of the hash; these lie between.
+fn index_of(hash: u64) -> usize {
+    (hash >> 48) as usize % SHARDS
+}
+
+impl Shard {
+    #[inline]
+    fn pass_on(&mut self, hold: KeyHold, wakes: &mut WakeList) -> Poke {
+        let Ok(mut held) = self
+            .entries
+            .find_entry(hold.hash, |held| held.id == hold.id)
+        else {
+            return Poke(false);
+        };
+        if self.slots.grant_head(&mut held.get_mut().queue, wakes) {
+            return Poke(false);
+        }
+        held.remove();
+        if self.entries.is_empty() && self.entries.capacity() > KEEP {
+            self.entries = HashTable::new();
+        }
+        Poke(self.stopping && self.entries.is_empty())
+    }
+}
+
+impl Held {
+    fn usage(&self) -> Usage {
+        Usage {
+            capacity: 1,
+            in_use: 1,
+            waiting: self.queue.len(),
+        }
+    }
+}

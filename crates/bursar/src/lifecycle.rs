@@ -1,0 +1,135 @@
+//! Open, draining, drained: the part of a drain that belongs to no budget and no key.
+//!
+//! The stop bit lives in the words that calls touch anyway (budgets, key shards), so shutdown costs a call nothing.
+//! What has no such word is kept here: the lobby, a home for calls that hold neither budget nor key, and a count of
+//! admissions that came past the stop.
+//!
+//! Invariants:
+//! 1. A call admitted past the stop (nested work) is noted in `late` after it holds what it took and before the work
+//!    it is nested in can give anything back. So a scan that found every word drained, and `late` unmoved from before
+//!    to after, has missed nobody: the word the parent held was seen empty, and with it the note.
+//! 2. A drain registers its waker before it scans; whoever gives back does so before it wakes the registered. One of
+//!    the two sees the other.
+//! 3. The lock is a leaf and wakers are woken after it.
+
+use std::task::Waker;
+
+use slab::Slab;
+
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::wake::{Poke, WakeList};
+
+const STOP: u64 = 1;
+const ONE: u64 = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    lobby: AtomicU64,
+    late: AtomicU64,
+    drains: Mutex<Slab<Option<Waker>>>,
+}
+
+impl Lifecycle {
+    pub(crate) fn new() -> Self {
+        Self {
+            lobby: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            drains: Mutex::new(Slab::new()),
+        }
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.lobby.load(Ordering::Relaxed) & STOP != 0
+    }
+
+    /// Takes a place in the lobby; false when stopping, unless `past_stop`.
+    pub(crate) fn enter(&self, past_stop: bool) -> bool {
+        let mut word = self.lobby.load(Ordering::Relaxed);
+        loop {
+            if word & STOP != 0 && !past_stop {
+                return false;
+            }
+            match self.lobby.compare_exchange_weak(
+                word,
+                word + ONE,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Gives the place back.
+    pub(crate) fn leave(&self) -> Poke {
+        // Release, with the Acquire in `drained`: what the call did is seen by whoever saw the drain end.
+        let before = self.lobby.fetch_sub(ONE, Ordering::Release);
+        Poke(before == ONE | STOP)
+    }
+
+    /// Closes the lobby. Calls in it go on.
+    pub(crate) fn stop(&self) {
+        self.lobby.fetch_or(STOP, Ordering::Relaxed);
+    }
+
+    /// Closed and empty.
+    pub(crate) fn drained(&self) -> bool {
+        self.lobby.load(Ordering::Acquire) == STOP
+    }
+
+    /// Notes an admission past the stop (invariant 1).
+    pub(crate) fn note_late(&self) {
+        // Release: a scan that reads this count before the admitted call's words reads those words after they were
+        // taken.
+        self.late.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn late(&self) -> u64 {
+        self.late.load(Ordering::Acquire)
+    }
+
+    /// Registers a drain, or renews its waker.
+    pub(crate) fn register(&self, drain: &mut Option<usize>, waker: &Waker) {
+        let waker = Some(waker.clone());
+        let mut drains = lock(&self.drains);
+        let old = match *drain {
+            Some(at) => std::mem::replace(&mut drains[at], waker),
+            None => {
+                *drain = Some(drains.insert(waker));
+                None
+            }
+        };
+        drop(drains);
+        drop(old);
+    }
+
+    /// Forgets a drain that ended or was dropped.
+    pub(crate) fn unregister(&self, drain: usize) {
+        let waker = lock(&self.drains).remove(drain);
+        drop(waker);
+    }
+
+    /// Wakes the drains, when what was given back says one may be waiting for it.
+    #[inline]
+    pub(crate) fn tell(&self, poke: Poke) {
+        if poke.0 {
+            self.wake_drains();
+        }
+    }
+
+    #[cold]
+    fn wake_drains(&self) {
+        let mut wakes = WakeList::new();
+        // Taken rather than cloned: cloning runs user code. A drain registers anew each time it is polled.
+        let mut drains = lock(&self.drains);
+        for (_, waker) in drains.iter_mut() {
+            if let Some(waker) = waker.take() {
+                wakes.push(waker);
+            }
+        }
+        drop(drains);
+        drop(wakes);
+    }
+}

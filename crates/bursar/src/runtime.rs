@@ -1,0 +1,172 @@
+//! The runtime: owner of budgets, operations and the drain.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, ClockHandle};
+use crate::contract::Contract;
+use crate::drain;
+use crate::engine::Engine;
+use crate::error::{ContractError, ShutdownError};
+use crate::operation::{Handler, Operation};
+use crate::policy::Policy;
+use crate::stats::Stats;
+
+/// Owns named budgets, admits calls to them, and drains. Cheap to clone; every clone is the same runtime.
+///
+/// Its budgets are local to this process: five processes with capacity 8 are 40 slots.
+///
+/// ```
+/// use bursar::{Policy, Runtime};
+///
+/// # fn main() -> Result<(), bursar::ContractError> {
+/// let runtime = Runtime::builder()
+///     .resource("renderer", 8)
+///     .resource("db-write", 4)
+///     .build()?;
+/// let render = runtime.contract("render", Policy::pure().claim("renderer", 1))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Runtime {
+    engine: Arc<Engine>,
+}
+
+/// Names the budgets of a [`Runtime`].
+#[must_use = "finish it with `build`"]
+#[derive(Default)]
+pub struct RuntimeBuilder {
+    resources: Vec<(String, u32)>,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl RuntimeBuilder {
+    /// Adds a budget of `capacity` units, from 1 to 2^31 - 1.
+    pub fn resource(mut self, name: impl Into<String>, capacity: u32) -> Self {
+        self.resources.push((name.into(), capacity));
+        self
+    }
+
+    /// Measures time by `clock`. The default is tokio's.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Builds the runtime.
+    ///
+    /// # Errors
+    /// No budget, an empty or repeated name, a capacity out of range; without the `tokio` feature, no clock.
+    pub fn build(self) -> Result<Runtime, ContractError> {
+        let clock = match self.clock {
+            Some(clock) => ClockHandle::Custom(clock),
+            #[cfg(feature = "tokio")]
+            None => ClockHandle::Tokio,
+            #[cfg(not(feature = "tokio"))]
+            None => return Err(ContractError::NoClock),
+        };
+        Ok(Runtime {
+            engine: Arc::new(Engine::new(self.resources, clock)?),
+        })
+    }
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("resources", &self.resources)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// Begins a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    /// Checks a policy and makes it an operation without an input type.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the policy, naming the operation and what would be right.
+    pub fn contract<E>(
+        &self,
+        operation: &str,
+        policy: Policy<E>,
+    ) -> Result<Contract, ContractError> {
+        Ok(Contract::new(
+            self.engine.plan(operation, &policy.declared)?,
+        ))
+    }
+
+    /// Checks a policy and binds a handler to it.
+    ///
+    /// # Errors
+    /// As [`contract`](Self::contract).
+    pub fn operation<I, H, E>(
+        &self,
+        operation: &str,
+        policy: Policy<E>,
+        handler: H,
+    ) -> Result<Operation<I, H>, ContractError>
+    where
+        I: Send + Sync,
+        H: Handler<I>,
+    {
+        Ok(Operation::new(
+            self.engine.plan(operation, &policy.declared)?,
+            handler,
+        ))
+    }
+
+    /// Reads every counter. It locks nothing a call needs for longer than a look.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// Closes the runtime and waits until everything admitted has ended.
+    ///
+    /// From the first poll no new call is admitted; what waits is woken with
+    /// [`CallError::Stopping`](crate::CallError::Stopping); what executes runs to its end, retries that follow at once
+    /// included. Calls made from inside live calls are part of that work. It may be called more than once and
+    /// concurrently: every caller returns once all is drained. It spawns no task and no thread.
+    ///
+    /// An executing call whose future nobody polls cannot end, and neither can this:
+    /// [`shutdown_within`](Self::shutdown_within) is the form for services.
+    ///
+    /// # Errors
+    /// [`ShutdownError::InsideOwnCall`], at the first poll and closing nothing, when awaited from inside a call of
+    /// this runtime. A permit held by the awaiting task is not seen.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops waiting. The runtime stays closed and the drain can be awaited again.
+    pub async fn shutdown(&self) -> Result<(), ShutdownError> {
+        drain::shutdown(&self.engine, None).await
+    }
+
+    /// As [`shutdown`](Self::shutdown), for at most `bound`, counted from the first poll.
+    ///
+    /// # Errors
+    /// [`ShutdownError::StillRunning`] with what still runs when the bound passes; the drain goes on and can be
+    /// awaited again. [`ShutdownError::InsideOwnCall`] as for `shutdown`.
+    ///
+    /// # Panics
+    /// With the default clock it needs a tokio runtime whose time is enabled, unless all is drained at once.
+    ///
+    /// # Cancel safety
+    /// As [`shutdown`](Self::shutdown).
+    pub async fn shutdown_within(&self, bound: Duration) -> Result<(), ShutdownError> {
+        drain::shutdown(&self.engine, Some(bound)).await
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("budgets", &self.engine.budgets)
+            .finish_non_exhaustive()
+    }
+}

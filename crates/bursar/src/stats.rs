@@ -1,0 +1,251 @@
+//! Counters, and the snapshot that users read.
+//!
+//! A call counts into its thread's own cache line: two increments when it is admitted, run and finished without
+//! waiting. What the snapshot shows is derived:
+//!
+//! | shown | is |
+//! |---|---|
+//! | admitted | direct + queued |
+//! | started | direct + late |
+//! | finished | finished |
+//! | rejected | refused + overloaded |
+//!
+//! `direct` counts a call that was admitted and held everything at once; `queued` one that was admitted and had to
+//! wait or was turned away; `late` one that was queued and holds everything now; `refused` one that met the gate
+//! closed.
+//!
+//! A call counts `direct` or `queued` before `late` and `finished`. Increments are Release and the snapshot reads
+//! with Acquire in the order finished, late, direct, queued: whoever sees the later count sees the earlier one, so
+//! finished <= admitted and started <= admitted in every snapshot.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// The counters of one operation.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    shards: Box<[CachePadded<Shard>]>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    direct: AtomicU64,
+    queued: AtomicU64,
+    late: AtomicU64,
+    finished: AtomicU64,
+    refused: AtomicU64,
+    overloaded: AtomicU64,
+    retried: AtomicU64,
+}
+
+/// One number for each thread, in the order of their first count.
+fn thread_number() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    let number = NUMBER.get();
+    if number != usize::MAX {
+        return number;
+    }
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    NUMBER.set(number);
+    number
+}
+
+macro_rules! count {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub(crate) fn $name(&self) {
+            self.shard().$name.fetch_add(1, Ordering::Release);
+        }
+    )*};
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        #[cfg(not(bursar_loom))]
+        let shards = std::thread::available_parallelism().map_or(1, usize::from);
+        #[cfg(bursar_loom)]
+        let shards = 1;
+        let shards = shards.next_power_of_two().min(64);
+        Self {
+            shards: (0..shards)
+                .map(|_| {
+                    CachePadded::new(Shard {
+                        direct: AtomicU64::new(0),
+                        queued: AtomicU64::new(0),
+                        late: AtomicU64::new(0),
+                        finished: AtomicU64::new(0),
+                        refused: AtomicU64::new(0),
+                        overloaded: AtomicU64::new(0),
+                        retried: AtomicU64::new(0),
+                    })
+                })
+                .collect(),
+        }
+    }
+
+    count! {
+        /// Admitted, and holds everything at once.
+        direct
+        /// Admitted, and has to wait or is turned away.
+        queued
+        /// Queued before, holds everything now.
+        late
+        /// Ended, in any way.
+        finished
+        /// Met the gate closed.
+        refused
+        /// Turned away for want of capacity.
+        overloaded
+        /// Begins another attempt.
+        retried
+    }
+
+    #[inline]
+    fn shard(&self) -> &Shard {
+        // The number of shards is a power of two, so the mask stays within.
+        &self.shards[thread_number() & (self.shards.len() - 1)]
+    }
+
+    /// See the module for the order.
+    pub(crate) fn read(&self, name: Arc<str>) -> OperationStats {
+        let sum = |of: fn(&Shard) -> &AtomicU64| {
+            self.shards
+                .iter()
+                .map(|shard| of(shard).load(Ordering::Acquire))
+                .sum::<u64>()
+        };
+        let finished = sum(|shard| &shard.finished);
+        let late = sum(|shard| &shard.late);
+        let direct = sum(|shard| &shard.direct);
+        let queued = sum(|shard| &shard.queued);
+        OperationStats {
+            name,
+            admitted: direct + queued,
+            rejected: sum(|shard| &shard.refused) + sum(|shard| &shard.overloaded),
+            started: direct + late,
+            finished,
+            retried: sum(|shard| &shard.retried),
+        }
+    }
+}
+
+/// What one operation has done since its runtime was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperationStats {
+    /// The operation's name.
+    pub name: Arc<str>,
+    /// Calls that passed the lifecycle gate.
+    pub admitted: u64,
+    /// Calls refused: stopping at the gate, or overload. An overload counts as admitted and finished too; a refusal
+    /// at the gate as rejected only.
+    pub rejected: u64,
+    /// Calls that came to hold everything they needed.
+    pub started: u64,
+    /// Calls that ended in any way, withdrawals included.
+    pub finished: u64,
+    /// Attempts made after a call's first.
+    pub retried: u64,
+}
+
+/// What one budget looks like now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BudgetStats {
+    /// The budget's name.
+    pub name: Arc<str>,
+    /// Its capacity, in units.
+    pub capacity: u32,
+    /// Units held by calls.
+    pub in_use: u32,
+    /// Calls that wait for units.
+    pub waiting: u32,
+}
+
+/// A runtime's counters, read by [`Runtime::stats`](crate::Runtime::stats). Displayed, it is a table.
+///
+/// In every reading `started <= admitted` and `finished <= admitted`, for each operation and in all; after a drain
+/// `admitted == finished`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Each operation, in the order of construction.
+    pub operations: Vec<OperationStats>,
+    /// Each budget, in the order of names.
+    pub budgets: Vec<BudgetStats>,
+    /// How many keys are held.
+    pub keys: usize,
+}
+
+impl Stats {
+    /// The sums over all operations, under the name "all".
+    #[must_use]
+    pub fn total(&self) -> OperationStats {
+        let mut total = OperationStats {
+            name: "all".into(),
+            admitted: 0,
+            rejected: 0,
+            started: 0,
+            finished: 0,
+            retried: 0,
+        };
+        for operation in &self.operations {
+            total.admitted += operation.admitted;
+            total.rejected += operation.rejected;
+            total.started += operation.started;
+            total.finished += operation.finished;
+            total.retried += operation.retried;
+        }
+        total
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let operations = self.operations.iter().chain([&total]);
+        let width = operations
+            .clone()
+            .map(|operation| &operation.name)
+            .chain(self.budgets.iter().map(|budget| &budget.name))
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max("operation".len());
+        writeln!(
+            f,
+            "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
+            "operation", "admitted", "rejected", "started", "finished", "retried"
+        )?;
+        for of in operations {
+            writeln!(
+                f,
+                "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
+                of.name, of.admitted, of.rejected, of.started, of.finished, of.retried
+            )?;
+        }
+        writeln!(f)?;
+        writeln!(
+            f,
+            "{:width$}  {:>10}  {:>10}  {:>10}",
+            "budget", "capacity", "in use", "waiting"
+        )?;
+        for budget in &self.budgets {
+            writeln!(
+                f,
+                "{:width$}  {:>10}  {:>10}  {:>10}",
+                budget.name, budget.capacity, budget.in_use, budget.waiting
+            )?;
+        }
+        write!(f, "{:width$}  {:>10}", "keys held", self.keys)
+    }
+}
