@@ -244,7 +244,7 @@ where
 /// See [`Contract::run_blocking`].
 async fn drive_blocking<B, F, T, E>(
     plan: &Arc<Plan>,
-    key: Key,
+    key: &Key,
     mut bounds: B,
     effect: Option<Effect>,
     handler: F,
@@ -256,7 +256,7 @@ where
     E: Send + 'static,
 {
     let mut holding = Holding::new(&**plan);
-    admit(&mut holding, &mut bounds, &key).await?;
+    admit(&mut holding, &mut bounds, key).await?;
     let mut frames = chain::capture();
     frames.push(holding.frame());
     let mut work = Work {
@@ -394,7 +394,7 @@ impl Contract {
         T: Send + 'static,
         E: Send + 'static,
     {
-        drive_blocking(self.plan(), Key::NONE, Unbounded, None, handler)
+        drive_blocking(self.plan(), const { &Key::NONE }, Unbounded, None, handler)
     }
 }
 
@@ -419,6 +419,6 @@ impl<'c> Call<'c> {
         E: Send + 'static,
     {
         let (plan, key, bounds, effect) = self.parts();
-        drive_blocking(plan, key.clone(), bounds, effect, handler)
+        drive_blocking(plan, key, bounds, effect, handler)
     }
 }

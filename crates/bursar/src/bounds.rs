@@ -13,7 +13,7 @@ pub(crate) trait Bounds {
     /// False when there is nothing to ask.
     const ANY: bool;
 
-    /// Fixes what counts from the call's first poll.
+    /// Fixes what counts from the call's first poll; later calls change nothing.
     fn begin(&mut self, clock: &ClockHandle);
 
     /// Whether the caller's token has fired; if not, the task is woken when it does.
@@ -50,6 +50,15 @@ pub(crate) struct Bounded<'c> {
     pub(crate) token: Option<Token<'c>>,
     /// The earlier of the two, fixed at the first poll.
     deadline: Option<Instant>,
+    begun: bool,
+}
+
+impl Bounded<'_> {
+    /// For a new run.
+    pub(crate) fn anew(&mut self) -> &mut Self {
+        self.begun = false;
+        self
+    }
 }
 
 /// A future that stands for the caller's presence. Boxed, so that it may be of any type and outlast a run.
@@ -71,6 +80,9 @@ impl Bounds for &mut Bounded<'_> {
     const ANY: bool = true;
 
     fn begin(&mut self, clock: &ClockHandle) {
+        if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
         // A moment beyond what the clock can tell is no bound.
         let within = self
             .within

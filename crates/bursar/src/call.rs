@@ -25,10 +25,15 @@ use crate::key::Key;
 use crate::keys::{Asked, KeyHold};
 
 /// See the module.
+///
+/// The stage has no fields: replacing one that had would copy them all, wider than they were written.
 #[derive(Debug)]
 pub(crate) struct Holding<P: Deref<Target = Plan>> {
     plan: P,
+    /// Held, or waited for while the stage is `AtKey`.
     key: Option<KeyHold>,
+    /// The record in the queue that the stage names.
+    slot: Option<Slot>,
     taken: u32,
     queued: bool,
     lobby: bool,
@@ -39,8 +44,8 @@ pub(crate) struct Holding<P: Deref<Target = Plan>> {
 enum Stage {
     /// Acquiring, and in no queue.
     Acquiring,
-    AtKey(KeyHold, Slot),
-    AtBudget(Slot),
+    AtKey,
+    AtBudget,
     /// Holds everything.
     Executing,
     /// Counted, and everything given back.
@@ -60,6 +65,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         Self {
             plan,
             key: None,
+            slot: None,
             taken: 0,
             queued: false,
             lobby: false,
@@ -86,7 +92,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     pub(crate) fn frame(&self) -> Frame {
         Frame {
             engine: self.plan.engine.id(),
-            operation: self.plan.number,
+            operation: u64::from(self.plan.number),
             key: self.key.map_or(0, KeyHold::id),
         }
     }
@@ -113,25 +119,26 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// Ready once the call holds everything.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, key: &Key) -> Poll<Result<(), Denied>> {
-        match self.stage {
-            Stage::Executing | Stage::Over => return Poll::Ready(Ok(())),
-            Stage::Acquiring if key.is_empty() || self.key.is_some() => {}
-            Stage::Acquiring => ready!(self.ask_for_key(cx, key))?,
-            Stage::AtKey(hold, slot) => {
-                match ready!(self.plan.engine.keys.poll_wait(hold, slot, cx)) {
-                    State::Stopped => return Poll::Ready(Err(self.stopped())),
-                    _ => self.key = Some(hold),
+        match (self.stage, self.key, self.slot) {
+            (Stage::Executing | Stage::Over, ..) => return Poll::Ready(Ok(())),
+            (Stage::AtKey, Some(hold), Some(slot)) => {
+                let state = ready!(self.plan.engine.keys.poll_wait(hold, slot, cx));
+                if state == State::Stopped {
+                    return Poll::Ready(Err(self.stopped()));
                 }
                 self.stage = Stage::Acquiring;
             }
-            Stage::AtBudget(slot) => {
+            (Stage::AtBudget, _, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
-                match ready!(claim.budget.poll_wait(slot, cx)) {
-                    State::Stopped => return Poll::Ready(Err(self.stopped())),
-                    _ => self.taken += 1,
+                let state = ready!(claim.budget.poll_wait(slot, cx));
+                if state == State::Stopped {
+                    return Poll::Ready(Err(self.stopped()));
                 }
+                self.taken += 1;
                 self.stage = Stage::Acquiring;
             }
+            (_, None, _) if !key.is_empty() => ready!(self.ask_for_key(cx, key))?,
+            _ => {}
         }
         ready!(self.take_budgets(cx))?;
         if self.taken == 0 && self.key.is_none() && !self.enter_lobby() {
@@ -165,8 +172,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 Poll::Ready(Ok(()))
             }
             Asked::Queued(hold, slot) => {
-                self.queued = true;
-                self.stage = Stage::AtKey(hold, slot);
+                self.wait(Stage::AtKey, slot);
+                self.key = Some(hold);
                 Poll::Pending
             }
             Asked::Refused(usage) => Poll::Ready(Err(self.overloaded(Site::Key(usage)))),
@@ -208,8 +215,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                             self.taken += 1;
                         }
                         Joined::Queued(slot) => {
-                            self.queued = true;
-                            self.stage = Stage::AtBudget(slot);
+                            self.wait(Stage::AtBudget, slot);
                             return Poll::Pending;
                         }
                         Joined::Stopping => return Poll::Ready(Err(self.turned_away())),
@@ -241,8 +247,15 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.stage = Stage::Executing;
     }
 
+    fn wait(&mut self, stage: Stage, slot: Slot) {
+        self.queued = true;
+        self.stage = stage;
+        self.slot = Some(slot);
+    }
+
+    /// Whether the call holds nothing: a key it waits for is not held.
     fn bare(&self) -> bool {
-        self.taken == 0 && self.key.is_none() && !self.lobby
+        self.taken == 0 && (self.key.is_none() || self.stage == Stage::AtKey) && !self.lobby
     }
 
     /// The gate is closed: a refusal if this was the first thing the call touched, a withdrawal if not.
@@ -262,6 +275,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     fn stopped(&mut self) -> Denied {
         let site = self.site();
         if self.bare() {
+            self.key = None;
             self.stage = Stage::Over;
         } else {
             self.stage = Stage::Acquiring;
@@ -294,9 +308,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// Where the call waits now.
     fn site(&self) -> Site {
-        match self.stage {
-            Stage::AtKey(hold, _) => Site::Key(self.plan.engine.keys.usage(hold)),
-            Stage::AtBudget(_) => self.budget_site(),
+        match (self.stage, self.key) {
+            (Stage::AtKey, Some(hold)) => Site::Key(self.plan.engine.keys.usage(hold)),
+            (Stage::AtBudget, _) => self.budget_site(),
             _ => Site::Nowhere,
         }
     }
@@ -321,26 +335,29 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// Leaves whatever queue the call is in, counts it finished and gives everything back. Does nothing for a call
     /// that is over, or that has not begun.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
+        match self.stage {
             Stage::Over => return,
             Stage::Executing => self.plan.counters.finished(),
-            stage => self.end_waiting(stage),
+            _ => self.end_waiting(),
         }
+        self.stage = Stage::Over;
         self.release();
     }
 
     #[cold]
-    fn end_waiting(&self, stage: Stage) {
+    fn end_waiting(&mut self) {
         let engine = &self.plan.engine;
-        match stage {
-            Stage::AtKey(hold, slot) => engine.lifecycle.tell(engine.keys.leave(hold, slot)),
-            Stage::AtBudget(slot) => {
+        match (self.stage, self.slot.take()) {
+            (Stage::AtKey, Some(slot)) => {
+                if let Some(hold) = self.key.take() {
+                    engine.lifecycle.tell(engine.keys.leave(hold, slot));
+                }
+            }
+            (Stage::AtBudget, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
-                engine
-                    .lifecycle
-                    .tell(claim.budget.leave(slot, claim.units));
+                engine.lifecycle.tell(claim.budget.leave(slot, claim.units));
                 if !self.bare() {
                     self.plan.counters.finished();
                 }
@@ -352,7 +369,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     }
 
     /// Budgets in reverse, the key last.
-    #[inline]
+    #[inline(always)]
     fn release(&mut self) {
         let plan = &*self.plan;
         let lifecycle = &plan.engine.lifecycle;
@@ -371,12 +388,18 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     }
 }
 
-impl Holding<&Plan> {
+impl<'p> Holding<&'p Plan> {
+    #[inline]
+    pub(crate) fn plan_ref(&self) -> &'p Plan {
+        self.plan
+    }
+
     /// The same place, held on its own: for guards and for work on another thread.
-    pub(crate) fn promote(mut self, plan: Arc<Plan>) -> Holding<Arc<Plan>> {
+    pub(crate) fn promote(&mut self, plan: Arc<Plan>) -> Holding<Arc<Plan>> {
         let promoted = Holding {
             plan,
             key: self.key.take(),
+            slot: self.slot.take(),
             taken: self.taken,
             queued: self.queued,
             lobby: self.lobby,

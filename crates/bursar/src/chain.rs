@@ -13,71 +13,112 @@
 
 use std::cell::{Cell, RefCell};
 
-/// One call whose handler is running.
+/// One call whose handler is running. Whole words only: a narrower field costs a failed store forwarding at each copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// The runtime: the address of its engine, which the call keeps alive. 0 stands for no frame.
     pub(crate) engine: usize,
     /// The operation's number in its runtime.
-    pub(crate) operation: u32,
+    pub(crate) operation: u64,
     /// The key held, by the id of its entry; 0 for none.
     pub(crate) key: u64,
 }
 
-impl Frame {
-    const NONE: Self = Self {
-        engine: 0,
-        operation: 0,
-        key: 0,
+thread_local! {
+    static TOP: Top = const {
+        Top {
+            engine: Cell::new(0),
+            operation: Cell::new(0),
+            key: Cell::new(0),
+        }
     };
+    static BELOW: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
 }
 
-thread_local! {
-    static TOP: Cell<Frame> = const { Cell::new(Frame::NONE) };
-    static BELOW: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+/// The top frame, word by word: copied as a whole it would pass through the stack. Empty while `engine` is 0.
+struct Top {
+    engine: Cell<usize>,
+    operation: Cell<u64>,
+    key: Cell<u64>,
+}
+
+impl Top {
+    #[inline]
+    fn set(&self, frame: Frame) {
+        self.engine.set(frame.engine);
+        self.operation.set(frame.operation);
+        self.key.set(frame.key);
+    }
+
+    fn get(&self) -> Option<Frame> {
+        (self.engine.get() != 0).then(|| Frame {
+            engine: self.engine.get(),
+            operation: self.operation.get(),
+            key: self.key.get(),
+        })
+    }
 }
 
 /// Leaves the frame when dropped.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Entered {
-    before: Frame,
+    nested: bool,
 }
 
 /// Makes `frame` the top of this thread's stack.
-#[inline]
+#[inline(always)]
 pub(crate) fn enter(frame: Frame) -> Entered {
-    let before = TOP.replace(frame);
-    if before != Frame::NONE {
-        BELOW.with_borrow_mut(|below| below.push(before));
-    }
-    Entered { before }
+    TOP.with(|top| {
+        let nested = top.engine.get() != 0;
+        if nested {
+            push_below(top);
+        }
+        top.set(frame);
+        Entered { nested }
+    })
 }
 
 impl Drop for Entered {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        TOP.set(self.before);
-        if self.before != Frame::NONE {
-            BELOW.with_borrow_mut(Vec::pop);
-        }
+        TOP.with(|top| {
+            top.engine.set(0);
+            if self.nested {
+                pop_below(top);
+            }
+        });
+    }
+}
+
+#[cold]
+fn push_below(top: &Top) {
+    BELOW.with_borrow_mut(|below| below.extend(top.get()));
+}
+
+#[cold]
+fn pop_below(top: &Top) {
+    if let Some(frame) = BELOW.with_borrow_mut(Vec::pop) {
+        top.set(frame);
     }
 }
 
 /// Whether work of this runtime is running on this thread, so that a call made now is nested in it.
 pub(crate) fn inside(engine: usize) -> bool {
-    let top = TOP.get();
-    top != Frame::NONE
-        && (top.engine == engine
-            || BELOW.with_borrow(|below| below.iter().any(|frame| frame.engine == engine)))
+    match TOP.with(|top| top.engine.get()) {
+        0 => false,
+        top => {
+            top == engine
+                || BELOW.with_borrow(|below| below.iter().any(|frame| frame.engine == engine))
+        }
+    }
 }
 
 /// The whole stack, outermost first, to be entered on another thread.
 pub(crate) fn capture() -> Vec<Frame> {
-    let top = TOP.get();
-    if top == Frame::NONE {
+    let Some(top) = TOP.with(Top::get) else {
         return Vec::new();
-    }
+    };
     let mut frames = BELOW.with_borrow(Vec::clone);
     frames.push(top);
     frames

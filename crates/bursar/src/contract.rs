@@ -11,7 +11,7 @@ use crate::bounds::{Bounded, Token, Unbounded};
 use crate::call::Holding;
 use crate::engine::Plan;
 use crate::error::CallError;
-use crate::execute::{admit, drive};
+use crate::execute::{Drive, Keep, Keyless, Release, admit};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
 
@@ -83,12 +83,8 @@ impl Contract {
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        let plan = &*self.plan;
-        async move {
-            drive(plan, Key::NONE, Unbounded, (), None, move |()| handler())
-                .await
-                .map(|(value, _)| value)
-        }
+        let handler = move |()| handler();
+        Drive::new(&self.plan, Keyless, Unbounded, (), Release, None, handler)
     }
 
     /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
@@ -107,9 +103,11 @@ impl Contract {
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        let (value, holding) =
-            drive(&self.plan, Key::NONE, Unbounded, (), None, |()| handler()).await?;
-        Ok((value, Permit::new(holding, &self.plan)))
+        let handler = |()| handler();
+        let keep = Keep(&self.plan);
+        Drive::new(&self.plan, Keyless, Unbounded, (), keep, None, handler)
+            .await
+            .map(|(value, holding)| (value, Permit::new(holding)))
     }
 
     /// Gives the units without a handler. What is done under the permit is outside the chain of nested calls.
@@ -238,13 +236,8 @@ impl<'c> Call<'c> {
             effect,
             attempt,
         } = self;
-        let (plan, key, effect, attempt): (&'a Plan, _, _, &'a Attempt) =
-            (plan, key.clone(), *effect, attempt);
-        async move {
-            drive(plan, key, bounds, attempt, effect, handler)
-                .await
-                .map(|(value, _)| value)
-        }
+        let attempt: &'a Attempt = attempt;
+        Drive::new(plan, &*key, bounds.anew(), attempt, Release, *effect, handler)
     }
 
     /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
@@ -270,11 +263,12 @@ impl<'c> Call<'c> {
             effect,
             attempt,
         } = self;
-        let (plan, key, effect, attempt): (&'a Arc<Plan>, _, _, &'a Attempt) =
-            (plan, key.clone(), *effect, attempt);
+        let attempt: &'a Attempt = attempt;
+        let keep = Keep(plan);
+        let call = Drive::new(plan, &*key, bounds.anew(), attempt, keep, *effect, handler);
         async move {
-            let (value, holding) = drive(plan, key, bounds, attempt, effect, handler).await?;
-            Ok((value, Permit::new(holding, plan)))
+            call.await
+                .map(|(value, holding)| (value, Permit::new(holding)))
         }
     }
 
@@ -287,13 +281,15 @@ impl<'c> Call<'c> {
     /// Dropping the future loses its place in the queue and nothing else.
     pub async fn admit(&mut self) -> Result<Permit, CallError<Infallible>> {
         let mut holding = Holding::new(&**self.plan);
-        admit(&mut holding, &mut &mut self.bounds, &self.key).await?;
-        Ok(Permit::new(holding, self.plan))
+        admit(&mut holding, &mut self.bounds.anew(), &self.key).await?;
+        Ok(Permit::new(holding.promote(Arc::clone(self.plan))))
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn parts(&mut self) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Option<Effect>) {
-        (self.plan, &self.key, &mut self.bounds, self.effect)
+    pub(crate) fn parts(
+        &mut self,
+    ) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Option<Effect>) {
+        (self.plan, &self.key, self.bounds.anew(), self.effect)
     }
 }
 
@@ -318,10 +314,8 @@ pub struct Permit {
 }
 
 impl Permit {
-    pub(crate) fn new(holding: Holding<&Plan>, plan: &Arc<Plan>) -> Self {
-        Self {
-            holding: holding.promote(Arc::clone(plan)),
-        }
+    pub(crate) fn new(holding: Holding<Arc<Plan>>) -> Self {
+        Self { holding }
     }
 
     /// The operation that holds.

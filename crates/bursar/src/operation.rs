@@ -12,7 +12,7 @@ use crate::bounds::{Bounded, Bounds, Token, Unbounded};
 use crate::contract::{Contract, Permit};
 use crate::engine::Plan;
 use crate::error::CallError;
-use crate::execute::drive;
+use crate::execute::{Deliver, Drive, Keep, Release};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
 
@@ -334,9 +334,7 @@ where
         input: I,
     ) -> impl Future<Output = Result<H::Output, CallError<H::Error>>> + Send + use<'_, I, H> {
         async move {
-            self.perform(input, Unbounded, None)
-                .await
-                .map(|(value, _)| value)
+            self.perform(&input, Unbounded, Release, None).await
         }
     }
 
@@ -356,19 +354,18 @@ where
         self.with().call_held(input)
     }
 
-    async fn perform<'x, B: Bounds + Send + 'x>(
-        &'x self,
-        input: I,
+    async fn perform<B: Bounds + Send, D: Deliver + Send>(
+        &self,
+        input: &I,
         bounds: B,
+        deliver: D,
         effect: Option<Effect>,
-    ) -> Result<(H::Output, crate::call::Holding<&'x Plan>), CallError<H::Error>> {
-        let plan = &**self.contract.plan();
-        let key = self.key.as_ref().map_or(Key::NONE, |key| key(&input));
+    ) -> Result<D::Of<H::Output>, CallError<H::Error>> {
+        let plan = self.contract.plan();
+        let key = self.key.as_ref().map_or(Key::NONE, |key| key(input));
         let attempt = Attempt::new(plan.engine.clock.clone(), plan.engine.epoch);
-        drive(plan, key, bounds, &attempt, effect, |attempt| {
-            self.handler.handle(attempt, &input)
-        })
-        .await
+        let handler = |attempt| self.handler.handle(attempt, input);
+        Drive::new(plan, &key, bounds, &attempt, deliver, effect, handler).await
     }
 }
 
@@ -424,9 +421,8 @@ where
         async move {
             let mut bounds = self.bounds;
             self.operation
-                .perform(input, &mut bounds, self.effect)
+                .perform(&input, &mut bounds, Release, self.effect)
                 .await
-                .map(|(value, _)| value)
         }
     }
 
@@ -444,11 +440,11 @@ where
     {
         async move {
             let mut bounds = self.bounds;
-            let (value, holding) = self
-                .operation
-                .perform(input, &mut bounds, self.effect)
-                .await?;
-            Ok((value, Permit::new(holding, self.operation.contract.plan())))
+            let keep = Keep(self.operation.contract.plan());
+            self.operation
+                .perform(&input, &mut bounds, keep, self.effect)
+                .await
+                .map(|(value, holding)| (value, Permit::new(holding)))
         }
     }
 }
