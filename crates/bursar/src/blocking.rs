@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
+use crate::admit::{admit, yield_now};
 use crate::attempt::Attempt;
 use crate::bounds::{Bounds, Unbounded};
 use crate::call::Holding;
@@ -21,9 +22,9 @@ use crate::clock::Alarm;
 use crate::contract::{Call, Contract};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy, Refusal, Site};
-use crate::execute::{Record, admit, earlier, gone, judge, yield_now};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
+use crate::record::{Record, earlier, gone, judge};
 
 type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
 
@@ -321,7 +322,11 @@ where
             Ok(Err(failure)) => {
                 record.attempts += 1;
                 let own = by == Some(EndedBy::AttemptTimeout);
-                let failure = if own { failure.after_deadline() } else { failure };
+                let failure = if own {
+                    failure.after_deadline()
+                } else {
+                    failure
+                };
                 Err(record.error(plan, by, !own, failure))
             }
             Err(panic) => resume_unwind(panic),

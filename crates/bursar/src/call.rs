@@ -81,10 +81,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// Whether the call is still before the lifecycle gate and will be refused there.
     pub(crate) fn gate_closed(&self) -> bool {
         let engine = &self.plan.engine;
-        engine.lifecycle.stopping()
-            && self.bare()
-            && !self.queued
-            && !chain::inside(engine.id())
+        engine.lifecycle.stopping() && self.bare() && !self.queued && !chain::inside(engine.id())
     }
 
     /// What the handler's thread says of this call.

@@ -44,10 +44,16 @@ impl ClockHandle {
     pub(crate) fn sleep_until(&self, deadline: Instant) -> Timer {
         match self {
             #[cfg(feature = "tokio")]
-            Self::Tokio => Box::pin(tokio::time::sleep_until(deadline.into())),
+            Self::Tokio => tokio_sleep_until(deadline),
             Self::Custom(clock) => clock.sleep_until(deadline),
         }
     }
+}
+
+#[cfg(feature = "tokio")]
+#[expect(clippy::disallowed_methods, reason = "the one place that arms a timer")]
+fn tokio_sleep_until(deadline: Instant) -> Timer {
+    Box::pin(tokio::time::sleep_until(deadline.into()))
 }
 
 #[cfg(feature = "tokio")]
@@ -153,9 +159,7 @@ impl ManualClock {
         due.sort_by_key(|index| (manual.timers[*index].0, *index));
         let wakers: Vec<Waker> = due
             .into_iter()
-            .map(|index| {
-                std::mem::replace(&mut manual.timers[index].1, Waker::noop().clone())
-            })
+            .map(|index| std::mem::replace(&mut manual.timers[index].1, Waker::noop().clone()))
             .collect();
         drop(manual);
         for waker in wakers {

@@ -6,12 +6,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::admit::admit;
 use crate::attempt::Attempt;
 use crate::bounds::{Bounded, Token, Unbounded};
 use crate::call::Holding;
 use crate::engine::Plan;
 use crate::error::CallError;
-use crate::execute::{Drive, Keep, Keyless, Release, admit};
+use crate::execute::{Drive, Keep, Keyless, Release};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
 
@@ -75,10 +76,7 @@ impl Contract {
     /// # Cancel safety
     /// Dropping the future while it waits loses its place and nothing else. Dropping it while the handler runs drops
     /// the handler at its await point; what it may have done is done. Units and key are back at once.
-    pub fn run<F, Fut, T, E>(
-        &self,
-        mut handler: F,
-    ) -> impl Future<Output = Result<T, CallError<E>>>
+    pub fn run<F, Fut, T, E>(&self, mut handler: F) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
@@ -95,10 +93,7 @@ impl Contract {
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
-    pub async fn run_held<F, Fut, T, E>(
-        &self,
-        mut handler: F,
-    ) -> Result<(T, Permit), CallError<E>>
+    pub async fn run_held<F, Fut, T, E>(&self, mut handler: F) -> Result<(T, Permit), CallError<E>>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
@@ -237,7 +232,15 @@ impl<'c> Call<'c> {
             attempt,
         } = self;
         let attempt: &'a Attempt = attempt;
-        Drive::new(plan, &*key, bounds.anew(), attempt, Release, *effect, handler)
+        Drive::new(
+            plan,
+            &*key,
+            bounds.anew(),
+            attempt,
+            Release,
+            *effect,
+            handler,
+        )
     }
 
     /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
@@ -286,9 +289,7 @@ impl<'c> Call<'c> {
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn parts(
-        &mut self,
-    ) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Option<Effect>) {
+    pub(crate) fn parts(&mut self) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Option<Effect>) {
         (self.plan, &self.key, self.bounds.anew(), self.effect)
     }
 }

@@ -41,9 +41,7 @@ pub(crate) async fn shutdown(
     let mut alarm = Alarm::new();
     poll_fn(|cx| {
         // Registered before the scan: what is given back during it wakes this task.
-        engine
-            .lifecycle
-            .register(&mut registered.drain, cx.waker());
+        engine.lifecycle.register(&mut registered.drain, cx.waker());
         if engine.drained() {
             return Poll::Ready(Ok(()));
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::budget::Budget;
 use crate::clock::ClockHandle;
-use crate::error::ContractError;
+use crate::invalid::ContractError;
 use crate::keys::{KeySpace, KeyTable};
 use crate::lifecycle::Lifecycle;
 use crate::outcome::{Effect, Outcome};
@@ -156,11 +156,7 @@ impl Engine {
     ) -> Result<Box<[Claim]>, ContractError> {
         let mut claims: Vec<Claim> = Vec::with_capacity(declared.len());
         for (name, units) in declared {
-            let Some(budget) = self
-                .budgets
-                .iter()
-                .find(|budget| **budget.name() == **name)
-            else {
+            let Some(budget) = self.budgets.iter().find(|budget| **budget.name() == **name) else {
                 return Err(ContractError::UnknownBudget {
                     operation: operation.to_owned(),
                     budget: name.clone(),
@@ -193,22 +189,24 @@ impl Engine {
                 units: *units,
             });
         }
-        claims.sort_by(|a, b| {
-            a.budget
-                .name()
-                .as_bytes()
-                .cmp(b.budget.name().as_bytes())
-        });
+        claims.sort_by(|a, b| a.budget.name().as_bytes().cmp(b.budget.name().as_bytes()));
         Ok(claims.into())
     }
 
     /// Every word stopped and back to full, and nobody admitted behind the scan.
     pub(crate) fn drained(&self) -> bool {
-        let late = self.lifecycle.late();
-        self.lifecycle.drained()
-            && self.keys.drained()
-            && self.budgets.iter().all(|budget| budget.drained())
-            && self.lifecycle.late() == late
+        let mut late = self.lifecycle.late();
+        loop {
+            let idle = self.lifecycle.drained()
+                && self.keys.drained()
+                && self.budgets.iter().all(|budget| budget.drained());
+            let now = self.lifecycle.late();
+            if !idle || now == late {
+                return idle;
+            }
+            // Scanned anew, not left for later: whoever came late may be gone already, and will wake nobody.
+            late = now;
+        }
     }
 
     /// Closes the gate everywhere. Idempotent; returns once every word is stopped, whoever stopped it.

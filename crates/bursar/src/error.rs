@@ -1,181 +1,10 @@
-//! Errors: what is wrong with a contract ([`ContractError`]), how a call ended ([`CallError`]), why a drain did not.
+//! Errors of calls and drains: how a call ended ([`CallError`]), why a drain did not ([`ShutdownError`]).
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::outcome::{Failure, Holds, NotUnpin, Outcome, Reason};
-
-/// Why a runtime or an operation was refused, before serving.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ContractError {
-    /// A runtime needs at least one budget.
-    NoBudgets,
-    /// A budget's name is empty.
-    EmptyBudgetName,
-    /// Two budgets have one name.
-    DuplicateBudget {
-        /// The name.
-        budget: String,
-    },
-    /// A capacity is not between 1 and 2^31 - 1.
-    InvalidCapacity {
-        /// The budget.
-        budget: String,
-        /// The capacity asked for.
-        capacity: u32,
-    },
-    /// The runtime was built without the `tokio` feature and was given no clock.
-    NoClock,
-    /// An operation's name is empty.
-    EmptyOperationName,
-    /// A dynamic policy states no effect.
-    EffectRequired {
-        /// The operation.
-        operation: String,
-    },
-    /// An operation claims a budget that its runtime does not have.
-    UnknownBudget {
-        /// The operation.
-        operation: String,
-        /// The name it claims.
-        budget: String,
-        /// The budgets there are.
-        known: Vec<String>,
-    },
-    /// An operation claims one budget twice.
-    DuplicateClaim {
-        /// The operation.
-        operation: String,
-        /// The budget.
-        budget: String,
-    },
-    /// An operation claims no unit of a budget, or more than there are.
-    InvalidUnits {
-        /// The operation.
-        operation: String,
-        /// The budget.
-        budget: String,
-        /// The units claimed.
-        units: u32,
-        /// The budget's capacity.
-        capacity: u32,
-    },
-    /// A retry was asked for after an outcome that is never retried.
-    InvalidRetry {
-        /// The operation.
-        operation: String,
-        /// The outcome.
-        outcome: Outcome,
-    },
-    /// A retry after `Uncertain` was asked for on a `NonIdempotent` operation.
-    UnsafeRetry {
-        /// The operation.
-        operation: String,
-    },
-    /// A duration cannot be used.
-    InvalidDuration {
-        /// The operation.
-        operation: String,
-        /// Which duration.
-        setting: &'static str,
-        /// Its value.
-        value: Duration,
-        /// What would be right.
-        expected: &'static str,
-    },
-    /// A key space's name is empty.
-    EmptyKeySpace {
-        /// The operation.
-        operation: String,
-    },
-}
-
-impl fmt::Display for ContractError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoBudgets => f.write_str(
-                "a runtime needs at least one budget: add one with `.resource(name, capacity)`",
-            ),
-            Self::EmptyBudgetName => f.write_str("a budget's name is empty"),
-            Self::DuplicateBudget { budget } => {
-                write!(f, "budget {budget:?} is declared twice: names must be unique")
-            }
-            Self::InvalidCapacity { budget, capacity } => write!(
-                f,
-                "budget {budget:?} has capacity {capacity}: it must be between 1 and {}",
-                i32::MAX
-            ),
-            Self::NoClock => f.write_str(
-                "the runtime has no clock: give it one with `.clock(..)` or enable the `tokio` feature",
-            ),
-            Self::EmptyOperationName => f.write_str("an operation's name is empty"),
-            Self::EffectRequired { operation } => write!(
-                f,
-                "operation {operation:?} states no effect: it must be Pure, Idempotent or NonIdempotent, or stated by each call"
-            ),
-            Self::UnknownBudget {
-                operation,
-                budget,
-                known,
-            } => write!(
-                f,
-                "operation {operation:?} claims budget {budget:?}, which does not exist: the runtime has {}",
-                known.join(", ")
-            ),
-            Self::DuplicateClaim { operation, budget } => write!(
-                f,
-                "operation {operation:?} claims budget {budget:?} twice: claim it once, with all the units"
-            ),
-            Self::InvalidUnits {
-                operation,
-                budget,
-                units: 0,
-                ..
-            } => write!(
-                f,
-                "operation {operation:?} claims 0 units of budget {budget:?}: claim at least 1, or leave the claim out"
-            ),
-            Self::InvalidUnits {
-                operation,
-                budget,
-                units,
-                capacity,
-            } => write!(
-                f,
-                "operation {operation:?} claims {units} units of budget {budget:?}, whose capacity is {capacity}"
-            ),
-            Self::InvalidRetry { operation, outcome } => {
-                write!(f, "operation {operation:?} asks for a retry after {outcome}, ")?;
-                f.write_str(match outcome {
-                    Outcome::Success => "which is no failure",
-                    Outcome::Throttled => "which needs a backoff, and none is declared",
-                    _ => "which would fail the same way again",
-                })
-            }
-            Self::UnsafeRetry { operation } => write!(
-                f,
-                "operation {operation:?} is NonIdempotent and asks for a retry after Uncertain: the first attempt may already have taken effect"
-            ),
-            Self::InvalidDuration {
-                operation,
-                setting,
-                value,
-                expected,
-            } => write!(
-                f,
-                "operation {operation:?} has a {setting} of {value:?}: {expected}"
-            ),
-            Self::EmptyKeySpace { operation } => {
-                write!(f, "operation {operation:?} names an empty key space")
-            }
-        }
-    }
-}
-
-impl Error for ContractError {}
 
 /// How full a budget, or a key, was when a call was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,6 +35,7 @@ pub(crate) enum Site {
         units: u32,
         usage: Usage,
     },
+    #[cfg(feature = "tokio")]
     /// Everything was held, and the thread that was to run a blocking handler was not there in time.
     Thread,
 }
@@ -261,6 +91,7 @@ impl fmt::Display for Site {
                 "it needs {units} of budget {name:?}: {} of {} in use, {} waiting",
                 usage.in_use, usage.capacity, usage.waiting
             ),
+            #[cfg(feature = "tokio")]
             Self::Thread => f.write_str("no thread took up its blocking handler"),
         }
     }

@@ -4,7 +4,7 @@
 //! handler first suspends. Whatever ends an attempt early, the handler is told and polled once more, so that it can
 //! answer in its own words; then its future is dropped at its await point.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,79 +12,17 @@ use std::time::Instant;
 
 use pin_project_lite::pin_project;
 
+use crate::admit::poll_admission;
 use crate::attempt::Lend;
 use crate::bounds::Bounds;
-use crate::call::{Denied, Holding};
+use crate::call::Holding;
 use crate::chain;
 use crate::clock::Alarm;
 use crate::engine::Plan;
-use crate::error::{Attempted, CallError, EndedBy};
+use crate::error::{CallError, EndedBy};
 use crate::key::Key;
-use crate::outcome::{Effect, Failure, Outcome};
-
-/// Waits until the call holds everything it needs, within the caller's bounds.
-///
-/// # Cancel safety
-/// Dropped, the call leaves its queue once the holding is dropped; others are examined then and there.
-pub(crate) async fn admit<B: Bounds, E>(
-    holding: &mut Holding<&Plan>,
-    bounds: &mut B,
-    key: &Key,
-) -> Result<(), CallError<E>> {
-    let mut alarm = Alarm::new();
-    let admitted = poll_fn(|cx| poll_admission(holding, bounds, &mut alarm, key, cx)).await;
-    if let Err(CallError::Overloaded(_)) = admitted {
-        // Everything is back and counted: a caller that tries again in a tight loop lets the holders run.
-        yield_now().await;
-    }
-    admitted
-}
-
-fn poll_admission<B: Bounds, E>(
-    holding: &mut Holding<&Plan>,
-    bounds: &mut B,
-    alarm: &mut Alarm,
-    key: &Key,
-    cx: &mut Context<'_>,
-) -> Poll<Result<(), CallError<E>>> {
-    let plan = holding.plan_ref();
-    if plan.key_required && key.is_empty() {
-        return Poll::Ready(Err(CallError::KeyRequired(holding.withdraw())));
-    }
-    if B::ANY && !holding.gate_closed() {
-        bounds.begin(&plan.engine.clock);
-        if bounds.left(cx) {
-            return Poll::Ready(Err(CallError::Withdrawn(holding.withdraw())));
-        }
-        if passed(plan, bounds.deadline()) {
-            return Poll::Ready(Err(CallError::AdmissionTimedOut(holding.withdraw())));
-        }
-    }
-    if let Poll::Ready(answer) = holding.poll(cx, key) {
-        return Poll::Ready(answer.map_err(|denied| match denied {
-            Denied::Overloaded(refusal) => CallError::Overloaded(refusal),
-            Denied::Stopping(refusal) => CallError::Stopping(refusal),
-        }));
-    }
-    if let Some(at) = bounds.deadline() {
-        ready!(alarm.poll(&plan.engine.clock, at, cx));
-        return Poll::Ready(Err(CallError::AdmissionTimedOut(holding.withdraw())));
-    }
-    Poll::Pending
-}
-
-/// One turn of the executor.
-pub(crate) async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
+use crate::outcome::{Effect, Failure};
+use crate::record::{Record, bounds_deadline, earlier, gone, judge};
 
 /// How one attempt ended.
 enum End<T, E> {
@@ -465,114 +403,11 @@ fn poll_handler<Fut: Future>(
     polled
 }
 
-fn bounds_deadline<B: Bounds>(bounds: &B) -> Option<Instant> {
-    if B::ANY { bounds.deadline() } else { None }
-}
-
 /// A success in the last poll stands; an error becomes the source.
 fn cut_by_caller<T, E>(by: EndedBy, last: Poll<Result<T, Failure<E>>>) -> End<T, E> {
     match last {
         Poll::Ready(Ok(value)) => End::Done(value),
         Poll::Ready(Err(failure)) => End::Cut(by, failure),
         Poll::Pending => End::Cut(by, Failure::cut_off()),
-    }
-}
-
-/// An unclassified error is uncertain once the deadline has passed.
-pub(crate) fn judge<E>(
-    failure: Failure<E>,
-    plan: &Plan,
-    deadline: Option<Instant>,
-) -> Failure<E> {
-    if !failure.is_classified() && passed(plan, deadline) {
-        return failure.after_deadline();
-    }
-    failure
-}
-
-/// What a call remembers of its attempts.
-#[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) attempts: u32,
-    uncertain: bool,
-    effect: Effect,
-}
-
-impl Record {
-    pub(crate) fn new(plan: &Plan, stated: Option<Effect>) -> Self {
-        Self {
-            attempts: 0,
-            uncertain: false,
-            effect: effect_of(plan.effect, stated),
-        }
-    }
-
-    /// Whether another attempt follows one that failed so.
-    pub(crate) fn again<E>(&mut self, plan: &Plan, failure: &Failure<E>) -> bool {
-        self.uncertain |= failure.outcome() == Outcome::Uncertain;
-        plan.retry
-            .again(self.effect, failure.outcome(), self.attempts)
-    }
-
-    /// The call's error. Uncertainty of any attempt sticks to the call.
-    pub(crate) fn error<E>(
-        &self,
-        plan: &Plan,
-        ended_by: Option<EndedBy>,
-        cut: bool,
-        failure: Failure<E>,
-    ) -> CallError<E> {
-        let uncertain = cut || self.uncertain || failure.outcome() == Outcome::Uncertain;
-        let attempted = Attempted {
-            operation: plan.operation.clone(),
-            attempts: self.attempts,
-            outcome: if uncertain {
-                Outcome::Uncertain
-            } else {
-                failure.outcome()
-            },
-            ended_by,
-            failure,
-        };
-        match ended_by {
-            Some(EndedBy::CallerLeft) if cut => CallError::Cancelled(attempted),
-            Some(_) if cut => CallError::TimedOut(attempted),
-            _ => CallError::Failed(attempted),
-        }
-    }
-}
-
-/// The stricter of what the policy declares and what the call states; an effect left to the call that says nothing is
-/// `NonIdempotent`.
-fn effect_of(declared: Option<Effect>, stated: Option<Effect>) -> Effect {
-    match (declared, stated) {
-        (Some(declared), Some(stated)) => declared.max(stated),
-        (declared, stated) => declared.or(stated).unwrap_or(Effect::NonIdempotent),
-    }
-}
-
-/// Whether the caller's bounds forbid another attempt.
-pub(crate) fn gone<B: Bounds>(
-    plan: &Plan,
-    bounds: &mut B,
-    cx: &mut Context<'_>,
-) -> Option<EndedBy> {
-    if !B::ANY {
-        return None;
-    }
-    if bounds.left(cx) {
-        return Some(EndedBy::CallerLeft);
-    }
-    passed(plan, bounds.deadline()).then_some(EndedBy::CallerDeadline)
-}
-
-fn passed(plan: &Plan, deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|at| plan.engine.clock.now() >= at)
-}
-
-pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

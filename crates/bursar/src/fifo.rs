@@ -224,7 +224,10 @@ impl Slots {
 #[must_use = "drop it after the lock: it may hold a waker"]
 pub(crate) struct Removed {
     pub(crate) state: State,
-    #[expect(dead_code, reason = "kept for its drop, which must come after the lock")]
+    #[expect(
+        dead_code,
+        reason = "kept for its drop, which must come after the lock"
+    )]
     waker: Option<Waker>,
     _counters: Arc<Counters>,
 }

@@ -21,7 +21,10 @@ pub struct Key(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE] },
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE],
+    },
     /// Shared, so that the key table takes its copy without an allocation.
     Heap(Arc<[u8]>),
 }

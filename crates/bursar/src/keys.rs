@@ -151,12 +151,7 @@ impl KeyTable {
     }
 
     /// Ready with `Granted` or `Stopped`, the record freed; while pending, the current waker is kept.
-    pub(crate) fn poll_wait(
-        &self,
-        hold: KeyHold,
-        slot: Slot,
-        cx: &mut Context<'_>,
-    ) -> Poll<State> {
+    pub(crate) fn poll_wait(&self, hold: KeyHold, slot: Slot, cx: &mut Context<'_>) -> Poll<State> {
         let waker = cx.waker().clone();
         let mut shard = lock(self.shard(hold));
         let (state, old) = shard.slots.state(slot, waker);

@@ -48,6 +48,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod admit;
 mod attempt;
 #[cfg(feature = "tokio")]
 mod blocking;
@@ -62,12 +63,14 @@ mod engine;
 mod error;
 mod execute;
 mod fifo;
+mod invalid;
 mod key;
 mod keys;
 mod lifecycle;
 mod operation;
 mod outcome;
 mod policy;
+mod record;
 mod retry;
 mod runtime;
 mod stats;
@@ -80,18 +83,15 @@ mod loom_tests;
 pub use attempt::{Attempt, Cancelled};
 pub use clock::{Clock, ManualClock, Timer};
 pub use contract::{Call, Contract, Permit};
-pub use error::{
-    Attempted, CallError, Carry, ContractError, EndedBy, Refusal, ShutdownError, Usage,
-};
+pub use error::{Attempted, CallError, Carry, EndedBy, Refusal, ShutdownError, Usage};
+pub use invalid::ContractError;
 pub use key::Key;
 pub use operation::{
     AsyncHandler, BoxHandler, BoxOperation, Handler, HandlerFn, Operation, OperationCall,
     handler_fn,
 };
 pub use outcome::{Classify, Effect, Failure, Outcome, Reason};
-pub use policy::{
-    Dynamic, Idempotent, NonIdempotent, PerCall, Permits, Policy, Pure,
-};
+pub use policy::{Dynamic, Idempotent, NonIdempotent, PerCall, Permits, Policy, Pure};
 pub use retry::{Certain, Doubtful, Retry, Unchecked};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stats::{BudgetStats, OperationStats, Stats};

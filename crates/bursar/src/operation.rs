@@ -143,11 +143,7 @@ where
     type Output = T;
     type Error = E;
 
-    fn handle(
-        &self,
-        _: &Attempt,
-        input: &I,
-    ) -> impl Future<Output = Result<T, Failure<E>>> + Send {
+    fn handle(&self, _: &Attempt, input: &I) -> impl Future<Output = Result<T, Failure<E>>> + Send {
         self.0.call(input)
     }
 }
@@ -329,13 +325,15 @@ where
     ///
     /// # Cancel safety
     /// As [`Contract::run`].
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "it promises Send, which an async fn leaves to inference"
+    )]
     pub fn call(
         &self,
         input: I,
     ) -> impl Future<Output = Result<H::Output, CallError<H::Error>>> + Send + use<'_, I, H> {
-        async move {
-            self.perform(&input, Unbounded, Release, None).await
-        }
+        async move { self.perform(&input, Unbounded, Release, None).await }
     }
 
     /// Calls the operation and returns the value together with what the call holds: it goes on executing until the
@@ -414,6 +412,10 @@ where
     ///
     /// # Cancel safety
     /// As [`Contract::run`].
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "it promises Send, which an async fn leaves to inference"
+    )]
     pub fn call(
         self,
         input: I,
@@ -433,6 +435,10 @@ where
     ///
     /// # Cancel safety
     /// As [`Contract::run`].
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "it promises Send, which an async fn leaves to inference"
+    )]
     pub fn call_held(
         self,
         input: I,

@@ -308,10 +308,7 @@ impl<T, R: Reason> Classify for Result<T, R> {
     type Ok = T;
     type Error = R::Error;
 
-    fn classify(
-        self,
-        outcome: impl Into<Option<Outcome>>,
-    ) -> Result<T, Failure<R::Error>> {
+    fn classify(self, outcome: impl Into<Option<Outcome>>) -> Result<T, Failure<R::Error>> {
         self.map_err(|reason| reason.into_failure(outcome.into()))
     }
 }

@@ -73,7 +73,7 @@ impl Counters {
         #[cfg(not(bursar_loom))]
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         #[cfg(bursar_loom)]
-        let shards = 1;
+        let shards = 1_usize;
         let shards = shards.next_power_of_two().min(64);
         Self {
             shards: (0..shards)

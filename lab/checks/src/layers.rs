@@ -54,16 +54,20 @@ pub const CORE: &str = "crates/bursar/src/";
 #[rustfmt::skip]
 pub const LAYERS: &[Layer] = &[
     // The face: the guide and the re-exports.
-    Layer { peers: Peers::Acyclic,   modules: &["lib"] },
+    Layer { peers: Peers::Acyclic,   modules: &["lib", "loom_tests"] },
     // The handles users hold.
-    Layer { peers: Peers::Acyclic,   modules: &["runtime", "operation", "blocking"] },
-    // The one path of a call, which alone knows the order of acquisition.
+    Layer { peers: Peers::Acyclic,   modules: &["runtime", "operation", "blocking", "contract"] },
+    // From admission to answer; the drain.
+    Layer { peers: Peers::Acyclic,   modules: &["execute", "admit", "record", "drain"] },
+    // What one call waits for and holds: it alone knows the order of acquisition.
     Layer { peers: Peers::Acyclic,   modules: &["call"] },
+    // What one runtime owns.
+    Layer { peers: Peers::Acyclic,   modules: &["engine"] },
     // State: one capacity; one key table; open, draining, drained.
     Layer { peers: Peers::Strangers, modules: &["budget", "keys", "lifecycle"] },
     // Pure words and small machines.
-    Layer { peers: Peers::Acyclic,   modules: &["chain", "fifo", "policy", "retry", "outcome", "attempt",
-                                                "error", "stats", "seam", "clock", "key", "wake"] },
+    Layer { peers: Peers::Acyclic,   modules: &["chain", "fifo", "policy", "retry", "outcome", "attempt", "bounds",
+                                                "error", "invalid", "stats", "clock", "key", "wake"] },
     // std or loom.
     Layer { peers: Peers::Acyclic,   modules: &["sync"] },
 ];

@@ -1,0 +1,108 @@
+//! What a call remembers of its attempts, and the decisions that rest on it.
+
+use std::task::Context;
+use std::time::Instant;
+
+use crate::bounds::Bounds;
+use crate::engine::Plan;
+use crate::error::{Attempted, CallError, EndedBy};
+use crate::outcome::{Effect, Failure, Outcome};
+
+/// An unclassified error is uncertain once the deadline has passed.
+pub(crate) fn judge<E>(failure: Failure<E>, plan: &Plan, deadline: Option<Instant>) -> Failure<E> {
+    if !failure.is_classified() && passed(plan, deadline) {
+        return failure.after_deadline();
+    }
+    failure
+}
+
+/// What a call remembers of its attempts.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) attempts: u32,
+    uncertain: bool,
+    effect: Effect,
+}
+
+impl Record {
+    pub(crate) fn new(plan: &Plan, stated: Option<Effect>) -> Self {
+        Self {
+            attempts: 0,
+            uncertain: false,
+            effect: effect_of(plan.effect, stated),
+        }
+    }
+
+    /// Whether another attempt follows one that failed so.
+    pub(crate) fn again<E>(&mut self, plan: &Plan, failure: &Failure<E>) -> bool {
+        self.uncertain |= failure.outcome() == Outcome::Uncertain;
+        plan.retry
+            .again(self.effect, failure.outcome(), self.attempts)
+    }
+
+    /// The call's error. Uncertainty of any attempt sticks to the call.
+    pub(crate) fn error<E>(
+        &self,
+        plan: &Plan,
+        ended_by: Option<EndedBy>,
+        cut: bool,
+        failure: Failure<E>,
+    ) -> CallError<E> {
+        let uncertain = cut || self.uncertain || failure.outcome() == Outcome::Uncertain;
+        let attempted = Attempted {
+            operation: plan.operation.clone(),
+            attempts: self.attempts,
+            outcome: if uncertain {
+                Outcome::Uncertain
+            } else {
+                failure.outcome()
+            },
+            ended_by,
+            failure,
+        };
+        match ended_by {
+            Some(EndedBy::CallerLeft) if cut => CallError::Cancelled(attempted),
+            Some(_) if cut => CallError::TimedOut(attempted),
+            _ => CallError::Failed(attempted),
+        }
+    }
+}
+
+/// The stricter of what the policy declares and what the call states; an effect left to the call that says nothing is
+/// `NonIdempotent`.
+fn effect_of(declared: Option<Effect>, stated: Option<Effect>) -> Effect {
+    match (declared, stated) {
+        (Some(declared), Some(stated)) => declared.max(stated),
+        (declared, stated) => declared.or(stated).unwrap_or(Effect::NonIdempotent),
+    }
+}
+
+/// Whether the caller's bounds forbid another attempt.
+pub(crate) fn gone<B: Bounds>(
+    plan: &Plan,
+    bounds: &mut B,
+    cx: &mut Context<'_>,
+) -> Option<EndedBy> {
+    if !B::ANY {
+        return None;
+    }
+    if bounds.left(cx) {
+        return Some(EndedBy::CallerLeft);
+    }
+    passed(plan, bounds.deadline()).then_some(EndedBy::CallerDeadline)
+}
+
+pub(crate) fn passed(plan: &Plan, deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|at| plan.engine.clock.now() >= at)
+}
+
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+pub(crate) fn bounds_deadline<B: Bounds>(bounds: &B) -> Option<Instant> {
+    if B::ANY { bounds.deadline() } else { None }
+}
