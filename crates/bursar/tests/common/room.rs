@@ -1,0 +1,89 @@
+//! A place that handlers stay in until they are let out, and wakers that tell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+
+use bursar::Failure;
+use tokio::sync::Semaphore;
+
+use super::Error;
+
+/// Counts who is inside, who was at most, and who ever went in.
+#[derive(Debug)]
+pub struct Room {
+    inside: AtomicUsize,
+    peak: AtomicUsize,
+    entered: AtomicUsize,
+    door: Semaphore,
+}
+
+impl Room {
+    /// An empty room whose door is shut.
+    pub fn new() -> Self {
+        Self {
+            inside: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            entered: AtomicUsize::new(0),
+            door: Semaphore::new(0),
+        }
+    }
+
+    /// As a handler: goes in and stays until let out.
+    pub async fn stay(&self) -> Result<(), Failure<Error>> {
+        let _inside = self.enter();
+        self.door.acquire().await.unwrap().forget();
+        Ok(())
+    }
+
+    /// Goes in; leaving is dropping what this returns.
+    pub fn enter(&self) -> Inside<'_> {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.peak.fetch_max(inside, Ordering::SeqCst);
+        self.entered.fetch_add(1, Ordering::SeqCst);
+        Inside(self)
+    }
+
+    /// Lets this many out.
+    pub fn let_out(&self, visitors: usize) {
+        self.door.add_permits(visitors);
+    }
+
+    /// How many are inside.
+    pub fn inside(&self) -> usize {
+        self.inside.load(Ordering::SeqCst)
+    }
+
+    /// How many were inside at most.
+    pub fn peak(&self) -> usize {
+        self.peak.load(Ordering::SeqCst)
+    }
+
+    /// How many have ever gone in.
+    pub fn entered(&self) -> usize {
+        self.entered.load(Ordering::SeqCst)
+    }
+}
+
+/// A visitor in a [`Room`].
+#[derive(Debug)]
+pub struct Inside<'r>(&'r Room);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct OnWake<F>(F);
+
+impl<F: Fn() + Send + Sync> Wake for OnWake<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+/// A waker that calls a closure.
+pub fn on_wake(tell: impl Fn() + Send + Sync + 'static) -> Waker {
+    Waker::from(Arc::new(OnWake(tell)))
+}
