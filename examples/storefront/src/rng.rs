@@ -16,7 +16,7 @@ const fn finish(mut z: u64) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
-#[allow(dead_code)] // each of the two binaries uses its own part
+#[allow(dead_code, reason = "each of the two binaries uses its own part")]
 impl Rng {
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -49,13 +49,13 @@ impl Rng {
 }
 
 /// The share of `u64`'s range that lies below `value`: from 0 up to and without 1.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "only the service hashes")]
 pub fn unit(value: u64) -> f64 {
     (value >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// A number that depends on the seed, a name and an ordinal alone.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "only the service hashes")]
 pub fn hash(seed: u64, name: &str, ordinal: u64) -> u64 {
     let mut state = finish(seed.wrapping_add(GOLDEN));
     for byte in name.bytes() {

@@ -104,7 +104,7 @@ fn products(rng: &mut Rng) -> Vec<Product> {
                 name,
                 noun: good.noun,
                 category: shelf.name,
-                price_cents: price(rng, shelf.price),
+                price_cents: price(rng, good.price),
                 stock: stock(rng),
                 colour,
                 hex,
@@ -117,7 +117,7 @@ fn products(rng: &mut Rng) -> Vec<Product> {
 
 /// Most things cost little: the square of a uniform number, then an ending that shops like.
 fn price(rng: &mut Rng, (low, high): (usize, usize)) -> usize {
-    let share = rng.unit() * rng.unit();
+    let share = rng.unit() * (0.3 + 0.7 * rng.unit());
     let whole = low + (share * (high - low) as f64) as usize;
     whole * 100 + [0, 50, 90, 95, 99][rng.below(5)]
 }

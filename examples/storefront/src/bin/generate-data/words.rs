@@ -6,8 +6,6 @@
 #[derive(Debug)]
 pub struct Shelf {
     pub name: &'static str,
-    /// Prices, in whole currency units, from and to.
-    pub price: (usize, usize),
     pub care: Vec<&'static str>,
     pub goods: Vec<Good>,
 }
@@ -16,6 +14,8 @@ pub struct Shelf {
 #[derive(Debug)]
 pub struct Good {
     pub noun: &'static str,
+    /// Prices, in whole currency units, from and to.
+    pub price: (usize, usize),
     pub materials: Vec<&'static str>,
     pub sizes: Vec<&'static str>,
     pub merits: Vec<&'static str>,
@@ -33,21 +33,21 @@ pub fn shelves() -> Vec<Shelf> {
         let mut parts = line.trim_start_matches("# ").split(" | ");
         let mut next = || parts.next().expect("words.txt: a column is missing");
         if line.starts_with('#') {
-            let name = next();
+            shelves.push(Shelf {
+                name: next(),
+                care: list(next()),
+                goods: Vec::new(),
+            });
+        } else {
+            let noun = next();
             let (low, high) = next()
                 .split_once('-')
                 .expect("words.txt: prices are low-high");
             let number = |text: &str| text.parse().expect("words.txt: a price is a number");
             let price = (number(low), number(high));
-            shelves.push(Shelf {
-                name,
-                price,
-                care: list(next()),
-                goods: Vec::new(),
-            });
-        } else {
             let good = Good {
-                noun: next(),
+                noun,
+                price,
                 materials: list(next()),
                 sizes: list(next()),
                 merits: list(next()),
