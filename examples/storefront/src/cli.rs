@@ -1,0 +1,71 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// A shop back end whose five subsystems share the budgets of one Bursar runtime.
+///
+/// It renders product cards, records events and replaces catalogues in an embedded database, sends webhooks to a receiver that
+/// misbehaves, and calls a model that refuses what is too much: real work, all at once, all on this machine. Then it holds what
+/// the contracts promised against what was observed from outside them.
+#[derive(Debug, Parser)]
+#[command(name = "storefront", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    /// How much of the input to work through: 0.1 a tenth, 2 everything twice.
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = scale)]
+    pub scale: f64,
+
+    /// Decides which webhooks meet which fault. The same seed meets the same faults.
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub seed: u64,
+
+    /// Print the report as JSON, and nothing else, on standard output.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Where catalogue.csv and events.jsonl are.
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data"), hide_default_value = true)]
+    pub data: PathBuf,
+
+    /// Keep sample cards and the databases here. Without it cards go to target/storefront and the databases are removed.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  storefront                          a whole day, some seconds
+  storefront --scale 0.1              a tenth of it
+  storefront --seed 42                other faults
+  storefront --json | jq .checks      the promises, for machines
+  storefront --out /tmp/shop          keep 40 cards and the databases to look at
+
+Ctrl-C drains: no new call is admitted, what runs ends, and the report tells what was done. A second Ctrl-C leaves at once.
+
+Exit status: 0 every promise was kept, 1 one was broken, 2 the input or the command line is wrong, 130 left in a hurry.";
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale > 0.0 && scale <= 100.0 => Ok(scale),
+        _ => Err("the scale is a number above 0 and at most 100, such as 0.1".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_scale_is_a_positive_number() {
+        assert_eq!(super::scale("0.25"), Ok(0.25));
+        for wrong in ["0", "-1", "101", "NaN", "much", ""] {
+            assert!(super::scale(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What every operation of the shop spends, changes and may repeat: the page to read first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bursar::{Contract, ContractError, Operation, Policy, Retry, Runtime};
+
+use crate::webhook::{Delivery, Sender};
+
+pub const RENDERER: &str = "renderer";
+pub const DB_WRITE: &str = "db-write";
+pub const CATALOGUE: &str = "catalogue";
+pub const WEBHOOK: &str = "webhook";
+pub const MODEL_CALL: &str = "model-call";
+
+/// The budgets and their capacities.
+pub const BUDGETS: [(&str, u32); 5] = [
+    (CATALOGUE, 2),
+    (DB_WRITE, 4),
+    (MODEL_CALL, 2),
+    (RENDERER, 8),
+    (WEBHOOK, 12),
+];
+
+/// How long a partner may take to answer a webhook.
+pub const WEBHOOK_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// A runtime with the shop's budgets.
+///
+/// # Errors
+///
+/// If the table above makes no sense.
+pub fn runtime() -> Result<Runtime, ContractError> {
+    BUDGETS
+        .iter()
+        .fold(Runtime::builder(), |builder, (name, capacity)| {
+            builder.resource(*name, *capacity)
+        })
+        .build()
+}
+
+/// The shop's operations.
+#[derive(Debug)]
+pub struct Contracts {
+    pub render_card: Contract,
+    pub preview_card: Contract,
+    pub record_event: Contract,
+    pub replace_catalogue: Contract,
+    pub notify: Operation<Delivery, Arc<Sender>>,
+    pub sync: Operation<Delivery, Arc<Sender>>,
+    pub score_review: Contract,
+}
+
+impl Contracts {
+    /// Has the runtime check every policy, before anything is served.
+    ///
+    /// # Errors
+    ///
+    /// The first policy that is not sound, in words.
+    pub fn new(
+        runtime: &Runtime,
+        notify: Arc<Sender>,
+        sync: Arc<Sender>,
+    ) -> Result<Self, ContractError> {
+        Ok(Self {
+            // A batch of cards waits its turn. It writes files, the same ones each time.
+            render_card: runtime.contract(
+                "render-card",
+                Policy::idempotent()
+                    .claim(RENDERER, 1)
+                    .timeout(Duration::from_secs(20)),
+            )?,
+
+            // Somebody is looking at a page: a small card now, or a grey box now. Never a queue.
+            preview_card: runtime
+                .contract("preview-card", Policy::pure().claim(RENDERER, 1).reject())?,
+
+            // Recorded by event id, so that once and twice are the same.
+            record_event: runtime.contract(
+                "record-event",
+                Policy::idempotent()
+                    .claim(DB_WRITE, 1)
+                    .timeout(Duration::from_secs(20))
+                    .retry(Retry::up_to(3).on_transient().on_uncertain()),
+            )?,
+
+            // Several transactions: two of one brand would mix. Two budgets, since each replacement is a writer too.
+            replace_catalogue: runtime.contract(
+                "replace-catalogue",
+                Policy::idempotent()
+                    .claim(CATALOGUE, 1)
+                    .claim(DB_WRITE, 1)
+                    .timeout(Duration::from_secs(40))
+                    .retry(Retry::up_to(3).on_transient().on_uncertain())
+                    .require_key(),
+            )?,
+
+            // A parcel for each that arrives: sent again only if it never left. `.on_uncertain()` would not compile here.
+            notify: runtime.operation(
+                "webhook-notify",
+                Policy::non_idempotent()
+                    .claim(WEBHOOK, 1)
+                    .timeout(WEBHOOK_TIMEOUT)
+                    .retry(Retry::up_to(3).on_transient()),
+                notify,
+            )?,
+
+            // The receiver knows an event again by its id. One product's news go one after the other.
+            sync: runtime
+                .operation(
+                    "webhook-sync",
+                    Policy::idempotent()
+                        .claim(WEBHOOK, 1)
+                        .timeout(WEBHOOK_TIMEOUT)
+                        .retry(Retry::up_to(4).on_transient().on_uncertain()),
+                    sync,
+                )?
+                .serialize_by(|delivery: &Delivery| delivery.sku.as_str()),
+
+            // The service takes two at once, from all its callers together.
+            score_review: runtime.contract(
+                "score-review",
+                Policy::pure()
+                    .claim(MODEL_CALL, 1)
+                    .timeout(Duration::from_secs(10))
+                    .retry(Retry::up_to(2).on_transient().on_uncertain()),
+            )?,
+        })
+    }
+}
