@@ -40,7 +40,7 @@ pub(crate) fn poll_admission<B: Bounds, E>(
     if plan.key_required && key.is_empty() {
         return Poll::Ready(Err(CallError::KeyRequired(holding.withdraw())));
     }
-    if B::ANY && !holding.gate_closed() {
+    if bounds.any() && !holding.gate_closed() {
         bounds.begin(&plan.engine.clock);
         if bounds.left(cx) {
             return Poll::Ready(Err(CallError::Withdrawn(holding.withdraw())));

@@ -272,7 +272,7 @@ where
         }),
     });
     let _caller = Caller(&*job);
-    let mut record = Record::new(plan, effect);
+    let mut record = Record::new(effect);
     let mut last: Option<Failure<E>> = None;
     loop {
         let deadline = plan

@@ -10,8 +10,8 @@ use crate::clock::ClockHandle;
 
 /// A caller's bounds, as the path of a call asks for them. A call without bounds pays nothing for them.
 pub(crate) trait Bounds {
-    /// False when there is nothing to ask.
-    const ANY: bool;
+    /// False when nothing is bounded.
+    fn any(&self) -> bool;
 
     /// Fixes what counts from the call's first poll; later calls change nothing.
     fn begin(&mut self, clock: &ClockHandle);
@@ -27,7 +27,10 @@ pub(crate) trait Bounds {
 pub(crate) struct Unbounded;
 
 impl Bounds for Unbounded {
-    const ANY: bool = false;
+    #[inline]
+    fn any(&self) -> bool {
+        false
+    }
 
     fn begin(&mut self, _: &ClockHandle) {}
 
@@ -77,7 +80,10 @@ impl<'c> Token<'c> {
 }
 
 impl Bounds for &mut Bounded<'_> {
-    const ANY: bool = true;
+    #[inline]
+    fn any(&self) -> bool {
+        self.within.is_some() || self.until.is_some() || self.token.is_some()
+    }
 
     fn begin(&mut self, clock: &ClockHandle) {
         if std::mem::replace(&mut self.begun, true) {
@@ -93,6 +99,7 @@ impl Bounds for &mut Bounded<'_> {
         };
     }
 
+    #[inline]
     fn left(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(token) = &mut self.token else {
             return false;

@@ -200,7 +200,9 @@ impl Budget {
                 return;
             }
             self.word.fetch_sub(units_of(units), Ordering::Relaxed);
-            slots.grant_head(list, wakes);
+            if let Some(waker) = slots.grant_head(list) {
+                wakes.push(waker);
+            }
         }
         if self.word.load(Ordering::Relaxed) & WAITERS != 0 {
             self.word.fetch_and(!WAITERS, Ordering::Relaxed);

@@ -31,7 +31,7 @@ use crate::keys::{Asked, KeyHold};
 pub(crate) struct Holding<P: Deref<Target = Plan>> {
     plan: P,
     /// Held, or waited for while the stage is `AtKey`.
-    key: Option<KeyHold>,
+    key: KeyHold,
     /// The record in the queue that the stage names.
     slot: Option<Slot>,
     taken: u32,
@@ -64,7 +64,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     pub(crate) fn new(plan: P) -> Self {
         Self {
             plan,
-            key: None,
+            key: KeyHold::default(),
             slot: None,
             taken: 0,
             queued: false,
@@ -90,25 +90,29 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         Frame {
             engine: self.plan.engine.id(),
             operation: u64::from(self.plan.number),
-            key: self.key.map_or(0, KeyHold::id),
+            key: self.key.id(),
         }
     }
 
-    /// The short way of a call without a key that finds everything free. When it is false, nothing is lost:
-    /// [`poll`](Self::poll) goes on from here.
-    #[inline]
-    pub(crate) fn take_now(&mut self) -> bool {
-        if self.plan.key_required {
+    /// The short way of a call that finds everything free. When it is false nothing is lost: [`poll`](Self::poll) goes
+    /// on from here.
+    #[inline(always)]
+    pub(crate) fn take_now(&mut self, key: &Key) -> bool {
+        let plan = &*self.plan;
+        if !key.is_empty() {
+            let keys = &plan.engine.keys;
+            let asked = keys.ask(plan.key_space, key, &mut self.key, || false, || None);
+            if asked != Asked::Held {
+                return false;
+            }
+        } else if plan.key_required || plan.claims.is_empty() {
             return false;
         }
-        for claim in &self.plan.claims {
+        for claim in &plan.claims {
             if claim.budget.take(claim.units, false).is_err() {
                 return false;
             }
             self.taken += 1;
-        }
-        if self.taken == 0 {
-            return false;
         }
         self.start();
         true
@@ -116,16 +120,16 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// Ready once the call holds everything.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, key: &Key) -> Poll<Result<(), Denied>> {
-        match (self.stage, self.key, self.slot) {
-            (Stage::Executing | Stage::Over, ..) => return Poll::Ready(Ok(())),
-            (Stage::AtKey, Some(hold), Some(slot)) => {
-                let state = ready!(self.plan.engine.keys.poll_wait(hold, slot, cx));
+        match (self.stage, self.slot) {
+            (Stage::Executing | Stage::Over, _) => return Poll::Ready(Ok(())),
+            (Stage::AtKey, Some(slot)) => {
+                let state = ready!(self.plan.engine.keys.poll_wait(self.key, slot, cx));
                 if state == State::Stopped {
                     return Poll::Ready(Err(self.stopped()));
                 }
                 self.stage = Stage::Acquiring;
             }
-            (Stage::AtBudget, _, Some(slot)) => {
+            (Stage::AtBudget, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
                 let state = ready!(claim.budget.poll_wait(slot, cx));
                 if state == State::Stopped {
@@ -134,7 +138,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 self.taken += 1;
                 self.stage = Stage::Acquiring;
             }
-            (_, None, _) if !key.is_empty() => ready!(self.ask_for_key(cx, key))?,
+            _ if self.key.is_none() && !key.is_empty() => ready!(self.ask_for_key(cx, key))?,
             _ => {}
         }
         ready!(self.take_budgets(cx))?;
@@ -150,27 +154,27 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         let engine = &plan.engine;
         let nested = || chain::inside(engine.id());
         let waker = (!plan.reject).then(|| cx.waker().clone());
-        let asked = engine.keys.ask(plan.key_space, key, nested, || {
-            waker.map(|waker| Arrival {
-                counters: &plan.counters,
-                units: 0,
-                nested: nested(),
-                bare: true,
-                counted: false,
-                waker,
-            })
-        });
+        let asked = engine
+            .keys
+            .ask(plan.key_space, key, &mut self.key, nested, || {
+                waker.map(|waker| Arrival {
+                    counters: &plan.counters,
+                    units: 0,
+                    nested: nested(),
+                    bare: true,
+                    counted: false,
+                    waker,
+                })
+            });
         match asked {
-            Asked::Held(hold) => {
-                self.key = Some(hold);
+            Asked::Held => {
                 if engine.lifecycle.stopping() {
                     engine.lifecycle.note_late();
                 }
                 Poll::Ready(Ok(()))
             }
-            Asked::Queued(hold, slot) => {
+            Asked::Queued(slot) => {
                 self.wait(Stage::AtKey, slot);
-                self.key = Some(hold);
                 Poll::Pending
             }
             Asked::Refused(usage) => Poll::Ready(Err(self.overloaded(Site::Key(usage)))),
@@ -272,7 +276,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     fn stopped(&mut self) -> Denied {
         let site = self.site();
         if self.bare() {
-            self.key = None;
+            self.key = KeyHold::default();
             self.stage = Stage::Over;
         } else {
             self.stage = Stage::Acquiring;
@@ -305,9 +309,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// Where the call waits now.
     fn site(&self) -> Site {
-        match (self.stage, self.key) {
-            (Stage::AtKey, Some(hold)) => Site::Key(self.plan.engine.keys.usage(hold)),
-            (Stage::AtBudget, _) => self.budget_site(),
+        match self.stage {
+            Stage::AtKey => Site::Key(self.plan.engine.keys.usage(self.key)),
+            Stage::AtBudget => self.budget_site(),
             _ => Site::Nowhere,
         }
     }
@@ -327,7 +331,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.plan.counters.queued();
             self.queued = true;
         }
-        self.end();
+        self.end_early();
     }
 
     /// Leaves whatever queue the call is in, counts it finished and gives everything back. Does nothing for a call
@@ -343,14 +347,19 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.release();
     }
 
+    /// As [`end`](Self::end), out of line: for calls that did not come to their end by themselves.
+    #[inline(never)]
+    fn end_early(&mut self) {
+        self.end();
+    }
+
     #[cold]
     fn end_waiting(&mut self) {
         let engine = &self.plan.engine;
         match (self.stage, self.slot.take()) {
             (Stage::AtKey, Some(slot)) => {
-                if let Some(hold) = self.key.take() {
-                    engine.lifecycle.tell(engine.keys.leave(hold, slot));
-                }
+                let hold = std::mem::take(&mut self.key);
+                engine.lifecycle.tell(engine.keys.leave(hold, slot));
             }
             (Stage::AtBudget, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
@@ -375,8 +384,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             let claim = &plan.claims[self.taken as usize];
             lifecycle.tell(claim.budget.give(claim.units));
         }
-        if let Some(key) = self.key.take() {
-            lifecycle.tell(plan.engine.keys.release(key));
+        if !self.key.is_none() {
+            lifecycle.tell(plan.engine.keys.release(self.key));
+            self.key = KeyHold::default();
         }
         if self.lobby {
             self.lobby = false;
@@ -395,7 +405,7 @@ impl<'p> Holding<&'p Plan> {
     pub(crate) fn promote(&mut self, plan: Arc<Plan>) -> Holding<Arc<Plan>> {
         let promoted = Holding {
             plan,
-            key: self.key.take(),
+            key: std::mem::take(&mut self.key),
             slot: self.slot.take(),
             taken: self.taken,
             queued: self.queued,
@@ -409,8 +419,10 @@ impl<'p> Holding<&'p Plan> {
 }
 
 impl<P: Deref<Target = Plan>> Drop for Holding<P> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        self.end();
+        if self.stage != Stage::Over {
+            self.end_early();
+        }
     }
 }

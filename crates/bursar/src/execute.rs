@@ -22,7 +22,7 @@ use crate::engine::Plan;
 use crate::error::{CallError, EndedBy};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
-use crate::record::{Record, bounds_deadline, earlier, gone, judge};
+use crate::record::{Record, earlier, gone, judge};
 
 /// How one attempt ended.
 enum End<T, E> {
@@ -65,7 +65,7 @@ pub(crate) struct Release;
 impl Deliver for Release {
     type Of<T> = T;
 
-    #[inline]
+    #[inline(always)]
     fn deliver<T>(&self, holding: &mut Holding<&Plan>, value: T) -> T {
         holding.end();
         value
@@ -131,7 +131,7 @@ impl<'p, K, B, L, D, F, Fut, E> Drive<'p, K, B, L, D, F, Fut, E> {
             lend,
             deliver,
             handler,
-            record: Record::new(plan, effect),
+            record: Record::new(effect),
             deadline: None,
             in_grace: false,
             alarm: Alarm::new(),
@@ -179,10 +179,9 @@ where
         let mut this = self.project();
         let plan = this.holding.plan_ref();
         if !matches!(this.stage, Stage::Running) {
-            let at_once = !B::ANY
-                && matches!(this.stage, Stage::Admitting)
-                && this.key.key().is_empty()
-                && this.holding.take_now();
+            let at_once = matches!(this.stage, Stage::Admitting)
+                && !this.bounds.any()
+                && this.holding.take_now(this.key.key());
             if !at_once {
                 let key = this.key.key();
                 ready!(before_attempt(
@@ -203,12 +202,12 @@ where
             *this.in_grace = false;
             this.lend.begin(
                 this.record.attempts,
-                earlier(*this.deadline, bounds_deadline(this.bounds)),
+                earlier(*this.deadline, this.bounds.deadline()),
             );
             this.running.set(Some((this.handler)(*this.lend)));
             *this.stage = Stage::Running;
         }
-        let end = if B::ANY && this.bounds.left(cx) {
+        let end = if this.bounds.left(cx) {
             this.lend.cancel();
             let last = poll_handler(this.running.as_mut(), this.holding, cx);
             cut_by_caller(EndedBy::CallerLeft, last)
@@ -217,7 +216,7 @@ where
                 Poll::Ready(Ok(value)) => End::Done(value),
                 Poll::Ready(Err(failure)) => End::Failed(judge(failure, plan, *this.deadline)),
                 Poll::Pending => {
-                    let callers = bounds_deadline(this.bounds);
+                    let callers = this.bounds.deadline();
                     if this.deadline.is_none() && callers.is_none() {
                         return Poll::Pending;
                     }

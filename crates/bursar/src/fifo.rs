@@ -136,13 +136,13 @@ impl Slots {
         self.0.get(list.head as usize).map(|head| head.units)
     }
 
-    /// Grants the head, whose waker goes into `wakes`. False when the list is empty.
-    pub(crate) fn grant_head(&mut self, list: &mut List, wakes: &mut WakeList) -> bool {
-        if list.head == NONE {
-            return false;
+    /// Grants the head and hands out its waker. `None` when the list is empty.
+    #[inline]
+    pub(crate) fn grant_head(&mut self, list: &mut List) -> Option<Waker> {
+        match list.head {
+            NONE => None,
+            head => self.unlink(list, head, State::Granted),
         }
-        self.unlink(list, list.head, State::Granted, wakes);
-        true
     }
 
     /// Withdraws every waiter that is not nested, counting finished those that hold nothing.
@@ -155,7 +155,9 @@ impl Slots {
                 if waiter.bare {
                     waiter.counters.finished();
                 }
-                self.unlink(list, index, State::Stopped, wakes);
+                if let Some(waker) = self.unlink(list, index, State::Stopped) {
+                    wakes.push(waker);
+                }
             }
             index = after;
         }
@@ -190,13 +192,12 @@ impl Slots {
         }
     }
 
-    fn unlink(&mut self, list: &mut List, index: u32, state: State, wakes: &mut WakeList) {
+    /// A record that waits has a waker.
+    fn unlink(&mut self, list: &mut List, index: u32, state: State) -> Option<Waker> {
         self.detach(list, index);
         let waiter = self.at(index);
         waiter.state = state;
-        if let Some(waker) = waiter.waker.take() {
-            wakes.push(waker);
-        }
+        waiter.waker.take()
     }
 
     fn detach(&mut self, list: &mut List, index: u32) {

@@ -10,7 +10,7 @@
 //! 2. An entry's id is unique in its runtime, and only the one call that holds the key uses it to release.
 //! 3. A key passes to the waiter that came first.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crossbeam_utils::CachePadded;
 use foldhash::quality::RandomState;
@@ -22,7 +22,7 @@ use crate::error::Usage;
 use crate::fifo::{Arrival, List, Slot, Slots, State};
 use crate::key::Key;
 use crate::sync::{Mutex, lock};
-use crate::wake::{Poke, WakeList};
+use crate::wake::{Poke, WakeList, wake};
 
 #[cfg(not(bursar_loom))]
 const SHARDS: usize = 16;
@@ -60,25 +60,31 @@ struct Held {
     queue: List,
 }
 
-/// A key held, or waited for: enough to find its entry again without the key's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A key held, or waited for: enough to find its entry again without the key's bytes. An id of 0 is no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyHold {
     hash: u64,
     id: u64,
 }
 
 impl KeyHold {
-    /// Unique among the keys held in one runtime.
-    pub(crate) fn id(self) -> u64 {
+    /// Unique among the keys held in one runtime; 0 for none.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.id == 0
     }
 }
 
 /// How asking for a key ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    Held(KeyHold),
-    Queued(KeyHold, Slot),
+    Held,
+    Queued(Slot),
     /// Held by another, and the call does not wait.
     Refused(Usage),
     Stopping,
@@ -102,16 +108,17 @@ impl KeyTable {
     }
 
     /// Takes the key if nobody holds it. `arrival` is asked for only when the call would wait; without one the call
-    /// is refused instead. `nested` is asked only when the table is stopping. Neither may run user code.
+    /// is refused instead. What it holds or waits for is put into `hold`. `nested` is asked only when the table is stopping. Neither may run user code.
     #[inline]
     pub(crate) fn ask<'a>(
         &self,
         space: KeySpace,
         key: &Key,
+        hold: &mut KeyHold,
         nested: impl FnOnce() -> bool,
         arrival: impl FnOnce() -> Option<Arrival<'a>>,
     ) -> Asked {
-        let hash = self.seed.hash_one((space, key.as_bytes()));
+        let hash = self.seed.hash_one((space, key));
         let index = index_of(hash);
         let mut shard = lock(&self.shards[index]);
         if shard.stopping && !nested() {
@@ -135,14 +142,18 @@ impl KeyTable {
                     id,
                     queue: List::new(),
                 });
-                Asked::Held(KeyHold { hash, id })
+                hold.hash = hash;
+                hold.id = id;
+                Asked::Held
             }
             Entry::Occupied(mut occupied) => {
                 let held = occupied.get_mut();
                 match arrival() {
                     Some(arrival) => {
                         let slot = slots.push(&mut held.queue, arrival);
-                        Asked::Queued(KeyHold { hash, id: held.id }, slot)
+                        hold.hash = hash;
+                        hold.id = held.id;
+                        Asked::Queued(slot)
                     }
                     None => Asked::Refused(held.usage()),
                 }
@@ -166,7 +177,7 @@ impl KeyTable {
 
     /// Leaves a key's queue; a key already granted passes on.
     pub(crate) fn leave(&self, hold: KeyHold, slot: Slot) -> Poke {
-        let mut wakes = WakeList::new();
+        let mut next = None;
         let mut shard = lock(self.shard(hold));
         let Shard { entries, slots, .. } = &mut *shard;
         let queue = entries
@@ -175,21 +186,21 @@ impl KeyTable {
         let removed = slots.remove(queue, slot, true);
         let mut poke = Poke(false);
         if removed.state == State::Granted {
-            poke = shard.pass_on(hold, &mut wakes);
+            (poke, next) = shard.pass_on(hold);
         }
         drop(shard);
-        drop((wakes, removed));
+        drop(removed);
+        wake(next);
         poke
     }
 
     /// Gives the key to its first waiter, or forgets it.
     #[inline]
     pub(crate) fn release(&self, hold: KeyHold) -> Poke {
-        let mut wakes = WakeList::new();
         let mut shard = lock(self.shard(hold));
-        let poke = shard.pass_on(hold, &mut wakes);
+        let (poke, next) = shard.pass_on(hold);
         drop(shard);
-        drop(wakes);
+        wake(next);
         poke
     }
 
@@ -243,22 +254,24 @@ fn index_of(hash: u64) -> usize {
 }
 
 impl Shard {
+    /// The waker is that of the first waiter, who holds the key now.
     #[inline]
-    fn pass_on(&mut self, hold: KeyHold, wakes: &mut WakeList) -> Poke {
+    fn pass_on(&mut self, hold: KeyHold) -> (Poke, Option<Waker>) {
         let Ok(mut held) = self
             .entries
             .find_entry(hold.hash, |held| held.id == hold.id)
         else {
-            return Poke(false);
+            return (Poke(false), None);
         };
-        if self.slots.grant_head(&mut held.get_mut().queue, wakes) {
-            return Poke(false);
+        let next = self.slots.grant_head(&mut held.get_mut().queue);
+        if next.is_some() {
+            return (Poke(false), next);
         }
         held.remove();
         if self.entries.is_empty() && self.entries.capacity() > KEEP {
             self.entries = HashTable::new();
         }
-        Poke(self.stopping && self.entries.is_empty())
+        (Poke(self.stopping && self.entries.is_empty()), None)
     }
 }
 

@@ -75,6 +75,7 @@ mod retry;
 mod runtime;
 mod stats;
 mod sync;
+mod threads;
 mod wake;
 
 #[cfg(all(test, bursar_loom))]

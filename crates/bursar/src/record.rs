@@ -21,23 +21,28 @@ pub(crate) fn judge<E>(failure: Failure<E>, plan: &Plan, deadline: Option<Instan
 pub(crate) struct Record {
     pub(crate) attempts: u32,
     uncertain: bool,
-    effect: Effect,
+    /// What the call states of its effect.
+    stated: Option<Effect>,
 }
 
 impl Record {
-    pub(crate) fn new(plan: &Plan, stated: Option<Effect>) -> Self {
+    #[inline]
+    pub(crate) fn new(stated: Option<Effect>) -> Self {
         Self {
             attempts: 0,
             uncertain: false,
-            effect: effect_of(plan.effect, stated),
+            stated,
         }
     }
 
     /// Whether another attempt follows one that failed so.
     pub(crate) fn again<E>(&mut self, plan: &Plan, failure: &Failure<E>) -> bool {
         self.uncertain |= failure.outcome() == Outcome::Uncertain;
-        plan.retry
-            .again(self.effect, failure.outcome(), self.attempts)
+        plan.retry.again(
+            effect_of(plan.effect, self.stated),
+            failure.outcome(),
+            self.attempts,
+        )
     }
 
     /// The call's error. Uncertainty of any attempt sticks to the call.
@@ -83,9 +88,6 @@ pub(crate) fn gone<B: Bounds>(
     bounds: &mut B,
     cx: &mut Context<'_>,
 ) -> Option<EndedBy> {
-    if !B::ANY {
-        return None;
-    }
     if bounds.left(cx) {
         return Some(EndedBy::CallerLeft);
     }
@@ -101,8 +103,4 @@ pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant>
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }
-}
-
-pub(crate) fn bounds_deadline<B: Bounds>(bounds: &B) -> Option<Instant> {
-    if B::ANY { bounds.deadline() } else { None }
 }

@@ -14,22 +14,27 @@
 //! wait or was turned away; `late` one that was queued and holds everything now; `refused` one that met the gate
 //! closed.
 //!
+//! A thread with a number (`threads.rs`) has a shard to itself; the others share one.
+//!
 //! A call counts `direct` or `queued` before `late` and `finished`. Increments are Release and the snapshot reads
 //! with Acquire in the order finished, late, direct, queued: whoever sees the later count sees the earlier one, so
 //! finished <= admitted and started <= admitted in every snapshot.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, Ordering};
+use crate::threads;
 
 /// The counters of one operation.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    shards: Box<[CachePadded<Shard>]>,
+    /// Each written by one thread alone, so that counting is a plain load and store.
+    own: Box<[CachePadded<Shard>]>,
+    /// For threads without a number.
+    shared: CachePadded<Shard>,
 }
 
 #[derive(Debug)]
@@ -43,19 +48,18 @@ struct Shard {
     retried: AtomicU64,
 }
 
-/// One number for each thread, in the order of their first count.
-fn thread_number() -> usize {
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+impl Shard {
+    fn new() -> CachePadded<Self> {
+        CachePadded::new(Self {
+            direct: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            overloaded: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
+        })
     }
-    let number = NUMBER.get();
-    if number != usize::MAX {
-        return number;
-    }
-    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    NUMBER.set(number);
-    number
 }
 
 macro_rules! count {
@@ -63,32 +67,24 @@ macro_rules! count {
         $(#[$doc])*
         #[inline]
         pub(crate) fn $name(&self) {
-            self.shard().$name.fetch_add(1, Ordering::Release);
+            match self.own.get(threads::number()) {
+                Some(own) => {
+                    let count = own.$name.load(Ordering::Relaxed);
+                    own.$name.store(count + 1, Ordering::Release);
+                }
+                None => {
+                    self.shared.$name.fetch_add(1, Ordering::Release);
+                }
+            }
         }
     )*};
 }
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        #[cfg(not(bursar_loom))]
-        let shards = std::thread::available_parallelism().map_or(1, usize::from);
-        #[cfg(bursar_loom)]
-        let shards = 1_usize;
-        let shards = shards.next_power_of_two().min(64);
         Self {
-            shards: (0..shards)
-                .map(|_| {
-                    CachePadded::new(Shard {
-                        direct: AtomicU64::new(0),
-                        queued: AtomicU64::new(0),
-                        late: AtomicU64::new(0),
-                        finished: AtomicU64::new(0),
-                        refused: AtomicU64::new(0),
-                        overloaded: AtomicU64::new(0),
-                        retried: AtomicU64::new(0),
-                    })
-                })
-                .collect(),
+            own: (0..threads::numbers()).map(|_| Shard::new()).collect(),
+            shared: Shard::new(),
         }
     }
 
@@ -109,17 +105,12 @@ impl Counters {
         retried
     }
 
-    #[inline]
-    fn shard(&self) -> &Shard {
-        // The number of shards is a power of two, so the mask stays within.
-        &self.shards[thread_number() & (self.shards.len() - 1)]
-    }
-
     /// See the module for the order.
     pub(crate) fn read(&self, name: Arc<str>) -> OperationStats {
         let sum = |of: fn(&Shard) -> &AtomicU64| {
-            self.shards
+            self.own
                 .iter()
+                .chain([&self.shared])
                 .map(|shard| of(shard).load(Ordering::Acquire))
                 .sum::<u64>()
         };

@@ -46,6 +46,15 @@ impl Drop for WakeList {
     }
 }
 
+/// Wakes one task, as a list of one does.
+#[inline]
+pub(crate) fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        let mut list = WakeList::new();
+        list.push(waker);
+    }
+}
+
 /// Whether a drain may be waiting for what was just given back: then it must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a drain waits to be told"]

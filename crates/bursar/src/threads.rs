@@ -1,0 +1,108 @@
+//! Small numbers for threads, each held by one living thread at a time.
+//!
+//! What is kept for a number is written by that thread alone. A number passes from a thread that ended to a new one
+//! through the lock, which carries the old one's writes to the new. There are twice as many numbers as processors;
+//! threads beyond that, and threads that are ending, have none.
+
+use std::cell::Cell;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// No number, and too large to be the index of anything.
+const NONE: usize = usize::MAX;
+/// Not asked yet; too large as well.
+const UNASKED: usize = usize::MAX - 1;
+
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(UNASKED) };
+    static GUARD: Guard = const { Guard };
+}
+
+/// Gives this thread's number back when the thread ends.
+struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let number = NUMBER.replace(NONE);
+        if number < numbers() {
+            pool().push(number);
+        }
+    }
+}
+
+/// How many numbers there are.
+#[cfg(not(bursar_loom))]
+pub(crate) fn numbers() -> usize {
+    static NUMBERS: OnceLock<usize> = OnceLock::new();
+    *NUMBERS.get_or_init(|| {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        (2 * processors).min(128)
+    })
+}
+
+/// Under the model checker, whose threads share one of ours, no thread has a number.
+#[cfg(bursar_loom)]
+pub(crate) fn numbers() -> usize {
+    0
+}
+
+fn pool() -> std::sync::MutexGuard<'static, Vec<usize>> {
+    static POOL: OnceLock<Mutex<Vec<usize>>> = OnceLock::new();
+    POOL.get_or_init(|| Mutex::new((0..numbers()).rev().collect()))
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This thread's number, below [`numbers`]; without one, something above.
+#[inline]
+pub(crate) fn number() -> usize {
+    match NUMBER.get() {
+        UNASKED => ask(),
+        number => number,
+    }
+}
+
+#[cold]
+fn ask() -> usize {
+    // A thread that is ending, whose guard is gone, takes no number: nobody would give it back.
+    let number = GUARD
+        .try_with(|_| pool().pop())
+        .ok()
+        .flatten()
+        .unwrap_or(NONE);
+    NUMBER.set(number);
+    number
+}
+
+#[cfg(all(test, not(bursar_loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::{Arc, Barrier};
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "threads are the subject")]
+    fn living_threads_never_share_a_number() {
+        let many = numbers() + 4;
+        for _ in 0..3 {
+            let barrier = Arc::new(Barrier::new(many));
+            let threads: Vec<_> = (0..many)
+                .map(|_| {
+                    let barrier = Arc::clone(&barrier);
+                    std::thread::spawn(move || {
+                        let mine = number();
+                        assert_eq!(mine, number());
+                        barrier.wait();
+                        mine
+                    })
+                })
+                .collect();
+            let held: Vec<usize> = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no thread fails"))
+                .filter(|number| *number < numbers())
+                .collect();
+            let distinct: HashSet<usize> = held.iter().copied().collect();
+            assert_eq!(distinct.len(), held.len(), "{held:?}");
+        }
+    }
+}
