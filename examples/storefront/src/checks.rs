@@ -403,21 +403,4 @@ fn plural(number: i64, what: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(
-            [0, 999, 1_000, 1_234_567].map(thousands),
-            ["0", "999", "1,000", "1,234,567"]
-        );
-    }
-
-    #[test]
-    fn only_what_an_interruption_hid_is_open() {
-        assert_eq!(check("p", "o", false).open_if(true).state, State::Open);
-        assert_eq!(check("p", "o", false).open_if(false).state, State::Broken);
-        assert_eq!(check("p", "o", true).open_if(true).state, State::Kept);
-    }
-}
+mod tests;

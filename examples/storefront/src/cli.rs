@@ -20,6 +20,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub seed: u64,
 
+    /// Make budgets endless and give every catalogue replacement a key of its own, to see the promises break.
+    #[arg(long)]
+    pub unbounded: bool,
+
     /// Print the report as JSON, and nothing else, on standard output.
     #[arg(long)]
     pub json: bool,
@@ -38,6 +42,7 @@ Examples:
   storefront                          a whole day, some seconds
   storefront --scale 0.1              a tenth of it
   storefront --seed 42                other faults
+  storefront --unbounded              the same work without bounds: promises break
   storefront --json | jq .checks      the promises, for machines
   storefront --out /tmp/shop          keep 40 cards and the databases to look at
 

@@ -119,7 +119,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         ))
     };
     let (notify, sync) = (sender("/notify"), sender("/sync"));
-    let runtime = contracts::runtime()?;
+    let runtime = contracts::runtime(!args.unbounded)?;
     let contracts = Contracts::new(&runtime, notify, Arc::clone(&sync))?;
 
     let plan = Plan::new(&shop, args.scale);
@@ -128,6 +128,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         progress: Progress::new(&plan),
         renderer: Arc::new(Renderer::default()),
         store: Arc::new(Store::open(&places.databases.join("shop.db"))?),
+        bounded: !args.unbounded,
         cards: places.cards.clone(),
         sampled: shop.brands.iter().map(|_| AtomicBool::new(false)).collect(),
         notified: Mutex::default(),

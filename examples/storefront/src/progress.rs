@@ -64,9 +64,10 @@ impl Progress {
         self.bars.is_hidden()
     }
 
-    /// Takes the bars away, so that what follows stands alone.
+    /// Takes the bars away for good, so that what follows stands alone.
     pub fn clear(&self) {
         // A terminal that has gone cannot be cleared, and need not be.
         let _ = self.bars.clear();
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
 }

@@ -19,8 +19,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// How many of each kind are under way at once, as so many clients, jobs and connections would have it.
 const EVENTS: usize = 64;
-/// As many as the renderer has room for: whenever somebody who looks at a page comes between, a card waits.
-const CARDS: usize = 8;
+/// Fewer than the renderer has room for: the batch leaves some for who looks at a page, and waits when there are many.
+const CARDS: usize = 7;
 const FEEDS: usize = 10;
 
 /// How a run ended.

@@ -72,6 +72,8 @@ pub struct Service {
     pub shop: Arc<Shop>,
     pub plan: Plan,
     pub contracts: Contracts,
+    /// Whether catalogue replacements of one brand share a key.
+    pub bounded: bool,
     pub meters: Meters,
     pub renderer: Arc<Renderer>,
     pub store: Arc<Store>,
@@ -197,6 +199,11 @@ impl Service {
     /// A supplier's feed comes in: all products of a brand are replaced.
     pub async fn feed(&self, n: usize) -> Flow {
         let brand = self.plan.feeds[n];
+        let key = if self.bounded {
+            self.shop.brands[brand].clone()
+        } else {
+            format!("feed {n}")
+        };
         let call = self.meters.replace_catalogue.begin();
         let work = {
             let (store, shop, call) = (
@@ -215,7 +222,7 @@ impl Service {
             .contracts
             .replace_catalogue
             .with()
-            .key(self.shop.brands[brand].as_str())
+            .key(key)
             .run_blocking(work)
             .await;
         self.progress.feeds.inc(1);

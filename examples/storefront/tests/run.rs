@@ -115,6 +115,36 @@ fn a_run_without_a_terminal_draws_plain_tables() {
     assert!(!stderr(&output).contains('━'), "{}", stderr(&output));
 }
 
+#[test]
+fn without_bounds_promises_break_and_the_exit_code_says_so() {
+    let scratch = Scratch::new();
+    let output = run(storefront()
+        .args(["--json", "--unbounded", "--scale", "0.001", "--out"])
+        .arg(scratch.path()));
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    let report = report(&stdout(&output));
+    let broken: Vec<_> = other_than(&report, &["kept"])
+        .iter()
+        .filter_map(|check| check["promise"].as_str())
+        .collect();
+    for promise in [
+        "at most 8 drawings at once",
+        "at most 2 catalogue replacements at once",
+        "no two replacements of one brand overlap",
+    ] {
+        assert!(
+            broken.contains(&promise),
+            "{promise} is not among {broken:?}"
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupt_drains_and_reports_what_was_done() {
