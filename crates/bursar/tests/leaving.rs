@@ -1,425 +1,370 @@
-//! B9, C8: a caller that bounds the whole call by a deadline or a token, or that goes away: while the call waits,
-//! while it executes, and in between.
+//! Callers that leave while they wait (B8): their place goes with them, and what they were granted passes on.
 
 mod common;
 
-use std::future::{pending, poll_fn};
-use std::sync::Mutex;
-use std::task::Poll;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bursar::{
-    CallError, Clock, Contract, EndedBy, Failure, ManualClock, Outcome, Policy, Retry, Runtime,
-};
-use common::{
-    Answer, Error, Gate, Script, assert_idle, counts, in_use, lock, ms, runtime, waiting,
-};
-use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
+use bursar::{Call, CallError, Contract, ManualClock, Permit, Policy, Runtime};
+use common::room::on_wake;
+use common::{assert_idle, counts, in_use, runtime, waiting};
+use tokio::sync::oneshot;
+use tokio_test::task::spawn;
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn db(capacity: u32) -> Runtime {
+    runtime(&[("db", capacity)]).0
+}
+
+fn claims(runtime: &Runtime, units: u32) -> Contract {
+    let operation = format!("claims {units}");
+    let policy = Policy::pure().claim("db", units);
+    runtime.contract(&operation, policy).unwrap()
+}
+
+fn taken(contract: &Contract) -> Permit {
+    assert_ready_ok!(spawn(contract.admit()).poll())
+}
 
 /// How a caller leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leave {
-    Within,
-    Deadline,
-    Token,
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Leaves {
+    Dropped,
+    TokenFired,
+    DeadlinePassed,
 }
 
-const WAYS: [Leave; 3] = [Leave::Within, Leave::Deadline, Leave::Token];
+const WAYS: [Leaves; 3] = [Leaves::Dropped, Leaves::TokenFired, Leaves::DeadlinePassed];
 
-/// One runtime, budgets `a` and `b` of one unit each, and a call that claims both under a key.
-struct World {
-    runtime: Runtime,
-    clock: ManualClock,
-    work: Contract,
-    token: Gate,
-    way: Leave,
+/// One caller that can leave in each way.
+struct Caller<'c> {
+    call: Call<'c>,
+    fire: oneshot::Sender<()>,
 }
 
-impl World {
-    fn new(way: Leave) -> Self {
-        let (runtime, clock) = runtime(&[("a", 1), ("b", 1)]);
-        let retry = Retry::up_to(10).on_transient().on_uncertain();
-        let policy = Policy::idempotent()
-            .claim("b", 1)
-            .claim("a", 1)
-            .retry(retry);
-        let work = runtime.contract("work", policy).unwrap();
-        let token = Gate::new();
+impl<'c> Caller<'c> {
+    fn new(contract: &'c Contract, key: &str) -> Self {
+        let (fire, token) = oneshot::channel::<()>();
         Self {
-            runtime,
-            clock,
-            work,
-            token,
-            way,
+            call: contract.with().key(key).until(token).within(SECOND),
+            fire,
         }
-    }
-
-    /// A call under key `k` whose caller leaves when [`leave`](Self::leave) says so.
-    fn call(&self) -> bursar::Call<'_> {
-        let call = self.work.with().key("k");
-        match self.way {
-            Leave::Within => call.within(ms(10)),
-            Leave::Deadline => call.deadline(self.clock.now() + ms(10)),
-            Leave::Token => call.until(self.token.wait()),
-        }
-    }
-
-    fn leave(&self) {
-        match self.way {
-            Leave::Token => self.token.open(),
-            _ => self.clock.advance(ms(10)),
-        }
-    }
-
-    fn holder(&self, budget: &str) -> Contract {
-        let policy = Policy::pure().claim(budget, 1);
-        self.runtime.contract("holder", policy).unwrap()
-    }
-
-    #[track_caller]
-    fn assert_withdrawn(&self, error: &CallError<Error>) {
-        let right = match self.way {
-            Leave::Token => matches!(error, CallError::Withdrawn(_)),
-            _ => matches!(error, CallError::AdmissionTimedOut(_)),
-        };
-        assert!(right, "{error:?}");
-        assert!(error.never_ran() && error.attempts() == 0);
-        assert_eq!(error.outcome(), Outcome::Throttled);
-    }
-
-    /// The call ran and was cut off.
-    #[track_caller]
-    fn assert_cut(&self, error: &CallError<Error>, said: Option<Error>) {
-        let (right, by) = match self.way {
-            Leave::Token => (
-                matches!(error, CallError::Cancelled(_)),
-                EndedBy::CallerLeft,
-            ),
-            _ => (
-                matches!(error, CallError::TimedOut(_)),
-                EndedBy::CallerDeadline,
-            ),
-        };
-        assert!(right, "{error:?}");
-        assert_eq!(error.outcome(), Outcome::Uncertain);
-        assert_eq!(error.error().copied(), said);
-        assert_eq!(error.attempted().unwrap().ended_by(), Some(by));
     }
 }
 
-fn forbidden<A>(_: A) -> std::future::Ready<Answer> {
-    panic!("nothing may run")
+type Admitting<'a> = Pin<Box<dyn Future<Output = Admitted> + Send + 'a>>;
+type Admitted = Result<Permit, CallError<std::convert::Infallible>>;
+
+/// The caller leaves, which must end its wait then and there; `clock` has reached its deadline already or is turned
+/// to it.
+#[track_caller]
+fn leave(
+    leaves: Leaves,
+    mut waiter: tokio_test::task::Spawn<Admitting<'_>>,
+    fire: oneshot::Sender<()>,
+    clock: &ManualClock,
+) {
+    match leaves {
+        Leaves::Dropped => return drop(waiter),
+        Leaves::TokenFired => fire.send(()).unwrap(),
+        Leaves::DeadlinePassed => clock.advance(SECOND),
+    }
+    assert!(waiter.is_woken());
+    let error = assert_ready_err!(waiter.poll());
+    match leaves {
+        Leaves::TokenFired => assert!(matches!(error, CallError::Withdrawn(_)), "{error}"),
+        _ => assert!(matches!(error, CallError::AdmissionTimedOut(_)), "{error}"),
+    }
+    assert!(error.never_ran());
 }
 
 #[test]
-fn b9_an_expired_deadline_or_a_fired_token_runs_nothing_even_with_capacity_free() {
-    for way in WAYS {
-        let world = World::new(way);
-        world.leave();
-        let mut call = match way {
-            Leave::Within => world.work.with().within(Duration::ZERO),
-            Leave::Deadline => world.work.with().deadline(world.clock.now()),
-            Leave::Token => world.call(),
-        };
-        let error = assert_ready_err!(task::spawn(call.run(forbidden)).poll());
-        world.assert_withdrawn(&error);
-        let of = counts(&world.runtime, "work");
-        assert_eq!((of.admitted, of.started, of.finished), (1, 0, 1));
-        let permit = assert_ready!(task::spawn(call.admit()).poll());
-        assert!(permit.is_err_and(|error| error.never_ran()), "`admit` too");
-        assert_idle(&world.runtime);
-    }
-}
+fn b8_a_caller_that_leaves_takes_its_place_with_it() {
+    for leaves in WAYS {
+        for keyed in [false, true] {
+            let (runtime, clock) = runtime(&[("db", 1)]);
+            let one = claims(&runtime, 1);
+            let key = if keyed { "k" } else { "" };
+            let held = assert_ready_ok!(spawn(one.with().key(key).admit()).poll());
+            let mut first = one.with().key(key);
+            let mut first = spawn(first.admit());
+            let Caller { mut call, fire } = Caller::new(&one, key);
+            let mut middle = spawn(Box::pin(call.admit()) as Admitting<'_>);
+            let mut last = one.with().key(key);
+            let mut last = spawn(last.admit());
+            assert_pending!(first.poll());
+            assert_pending!(middle.poll());
+            assert_pending!(last.poll());
 
-#[test]
-fn b9_a_caller_that_leaves_the_keys_queue_takes_its_place_with_it() {
-    for way in WAYS {
-        let world = World::new(way);
-        let keyed = world.runtime.contract("keyed", Policy::pure()).unwrap();
-        let held = assert_ready_ok!(task::spawn(keyed.with().key("k").admit()).poll());
-        let mut builder = world.call();
-        let mut call = task::spawn(builder.run(forbidden));
-        assert_pending!(call.poll());
-        let mut next_builder = keyed.with().key("k");
-        let mut next = task::spawn(next_builder.admit());
-        assert_pending!(next.poll());
-        world.leave();
-        assert!(call.is_woken());
-        let error = assert_ready_err!(call.poll());
-        world.assert_withdrawn(&error);
-        assert!(error.refusal().unwrap().is_key());
-        assert!(!next.is_woken());
-        drop(held);
-        drop(assert_ready_ok!(next.poll()));
-        drop((next, call));
-        assert_idle(&world.runtime);
-    }
-}
-
-#[test]
-fn b9_a_caller_that_leaves_a_budgets_queue_has_everything_back_when_it_sees_the_error() {
-    for way in WAYS {
-        for (full, free) in [("a", "b"), ("b", "a")] {
-            let world = World::new(way);
-            let held = assert_ready_ok!(task::spawn(world.holder(full).admit()).poll());
-            let mut builder = world.call();
-            let mut call = task::spawn(builder.run(forbidden));
-            assert_pending!(call.poll());
-            let first = u32::from(full == "b");
-            assert_eq!(
-                in_use(&world.runtime, free),
-                first,
-                "only what comes before is held"
-            );
-            assert_eq!(
-                (waiting(&world.runtime, full), world.runtime.stats().keys),
-                (1, 1)
-            );
-            world.leave();
-            assert!(call.is_woken());
-            let error = assert_ready_err!(call.poll());
-            world.assert_withdrawn(&error);
-            assert_eq!(error.refusal().unwrap().budget(), Some(full));
-            let stats = world.runtime.stats();
-            assert_eq!((in_use(&world.runtime, free), stats.keys), (0, 0));
-            assert_eq!(waiting(&world.runtime, full), 0);
+            leave(leaves, middle, fire, &clock);
+            assert_eq!(counts(&runtime, "claims 1").finished, 1);
+            assert_eq!(waiting(&runtime, "db"), if keyed { 0 } else { 2 });
+            assert!(!first.is_woken() && !last.is_woken());
             drop(held);
-            assert_idle(&world.runtime);
+            assert!(first.is_woken() && !last.is_woken());
+            drop(assert_ready_ok!(first.poll()));
+            assert!(last.is_woken());
+            drop(assert_ready_ok!(last.poll()));
+            drop(call);
+            assert_idle(&runtime);
+            assert_eq!(clock.timers(), 0, "no timer is left behind");
         }
     }
 }
 
 #[test]
-fn b9_units_granted_to_a_caller_that_left_before_noticing_pass_on() {
-    for way in WAYS {
-        let world = World::new(way);
-        let holder = world.holder("b");
-        let held = assert_ready_ok!(task::spawn(holder.admit()).poll());
-        let mut builder = world.call();
-        let mut call = task::spawn(builder.run(forbidden));
-        assert_pending!(call.poll());
-        let mut next = task::spawn(holder.admit());
-        assert_pending!(next.poll());
+fn b8_the_next_waiter_is_examined_when_the_head_leaves() {
+    for leaves in WAYS {
+        let (runtime, clock) = runtime(&[("db", 3)]);
+        let (one, two, three) = (
+            claims(&runtime, 1),
+            claims(&runtime, 2),
+            claims(&runtime, 3),
+        );
+        let held = taken(&one);
+        let Caller { mut call, fire } = Caller::new(&three, "");
+        let mut heavy = spawn(Box::pin(call.admit()) as Admitting<'_>);
+        assert_pending!(heavy.poll());
+        let mut fits = spawn(one.admit());
+        let mut over = spawn(two.admit());
+        let mut behind = spawn(one.admit());
+        assert_pending!(fits.poll());
+        assert_pending!(over.poll());
+        assert_pending!(behind.poll());
+
+        leave(leaves, heavy, fire, &clock);
+        // No release happened: the leaving alone let the next in, as far as they fit.
+        assert!(fits.is_woken() && !over.is_woken() && !behind.is_woken());
+        assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (2, 2));
         drop(held);
-        world.leave();
-        assert!(!next.is_woken());
-        world.assert_withdrawn(&assert_ready_err!(call.poll()));
-        assert!(next.is_woken(), "passed on then and there");
-        drop(assert_ready_ok!(next.poll()));
-        assert_idle(&world.runtime);
-    }
-}
-
-#[test]
-fn b9_a_refusal_stands_though_the_caller_leaves_before_it_is_answered() {
-    for way in WAYS {
-        let mut world = World::new(way);
-        let policy = Policy::pure().claim("a", 1).reject();
-        world.work = world.runtime.contract("reject", policy).unwrap();
-        let held = assert_ready_ok!(task::spawn(world.holder("a").admit()).poll());
-        let mut builder = world.call();
-        let mut call = task::spawn(builder.run(forbidden));
-        assert_pending!(call.poll());
-        world.leave();
-        assert!(assert_ready_err!(call.poll()).is_overloaded());
-        drop(held);
-        assert_idle(&world.runtime);
-    }
-}
-
-#[test]
-fn b9_the_token_is_polled_before_the_handler() {
-    let (runtime, _) = runtime(&[("a", 1)]);
-    let contract = runtime
-        .contract("work", Policy::pure().claim("a", 1))
-        .unwrap();
-    let order = Mutex::new(Vec::new());
-    let note = |name: &'static str| {
-        let order = &order;
-        poll_fn(move |_| {
-            lock(order).push(name);
-            Poll::<Answer>::Pending
-        })
-    };
-    let mut builder = contract.with().until(note("token"));
-    let mut call = task::spawn(builder.run(|_| note("handler")));
-    assert_pending!(call.poll());
-    lock(&order).clear();
-    assert_pending!(call.poll());
-    assert_eq!(*lock(&order), ["token", "handler"]);
-}
-
-/// A call whose handler executes and answers `last` once it is told, if anything.
-fn cut(way: Leave, last: Option<Answer>) -> (World, Result<u32, CallError<Error>>) {
-    let world = World::new(way);
-    let mut runs = 0;
-    let mut builder = world.call();
-    let mut call = task::spawn(builder.run(|attempt| {
-        runs += 1;
-        let last = last.as_ref().map(|answer| match answer {
-            Ok(value) => Ok(*value),
-            Err(failure) => Err(Failure::classified(
-                "own",
-                failure.is_classified().then(|| failure.outcome()),
-            )),
-        });
-        async move {
-            attempt.cancelled().await;
-            match last {
-                Some(answer) => answer,
-                None => pending().await,
-            }
-        }
-    }));
-    assert_pending!(call.poll());
-    assert_eq!(in_use(&world.runtime, "a"), 1);
-    world.leave();
-    assert!(call.is_woken());
-    let answer = assert_ready!(call.poll());
-    drop(call);
-    assert_eq!(runs, 1, "never retried");
-    assert_eq!(counts(&world.runtime, "work").retried, 0);
-    assert_idle(&world.runtime);
-    drop(builder);
-    (world, answer)
-}
-
-#[test]
-fn b9_a_success_in_the_last_poll_stands() {
-    for way in WAYS {
-        assert_eq!(cut(way, Some(Ok(7))).1.unwrap(), 7);
-    }
-}
-
-#[test]
-fn c8_leaving_is_never_retried_and_never_transient_whatever_the_handler_says() {
-    for way in WAYS {
-        let (world, answer) = cut(way, None);
-        world.assert_cut(&answer.unwrap_err(), None);
-        for failure in [
-            Failure::transient("own"),
-            Failure::permanent("own"),
-            Failure::throttled("own"),
-            Failure::uncertain("own"),
-            Failure::unclassified("own"),
-        ] {
-            let (world, answer) = cut(way, Some(Err(failure)));
-            world.assert_cut(&answer.unwrap_err(), Some("own"));
-        }
-    }
-}
-
-#[test]
-fn c8_a_caller_that_left_while_an_attempt_failed_gets_no_other() {
-    for way in WAYS {
-        let world = World::new(way);
-        let mut runs = 0;
-        let mut builder = world.call();
-        let mut call = task::spawn(builder.run(|_| {
-            runs += 1;
-            world.leave();
-            async { Answer::Err(Failure::transient("own")) }
-        }));
-        let error = assert_ready_err!(call.poll_until_idle());
+        assert!(over.is_woken() && !behind.is_woken());
+        drop((fits, over, behind));
         drop(call);
-        assert_eq!((runs, error.attempts()), (1, 1));
-        assert_eq!(error.error(), Some(&"own"));
-        let by = match way {
-            Leave::Token => EndedBy::CallerLeft,
-            _ => EndedBy::CallerDeadline,
-        };
-        assert_eq!(error.attempted().unwrap().ended_by(), Some(by));
-        assert_idle(&world.runtime);
-    }
-}
-
-#[test]
-fn c8_a_dropped_call_is_not_retried_and_counts_as_finished() {
-    let world = World::new(Leave::Token);
-    let dropped = Gate::new();
-    struct Opens(Gate);
-    impl Drop for Opens {
-        fn drop(&mut self) {
-            self.0.open();
-        }
-    }
-    let mut runs = 0;
-    let mut call = task::spawn(world.work.run(|| {
-        runs += 1;
-        let opens = Opens(dropped.clone());
-        async move {
-            let _opens = opens;
-            pending::<Answer>().await
-        }
-    }));
-    assert_pending!(call.poll());
-    assert_pending!(task::spawn(dropped.wait()).poll());
-    drop(call);
-    assert_ready!(task::spawn(dropped.wait()).poll());
-    assert_eq!(runs, 1);
-    let of = counts(&world.runtime, "work");
-    assert_eq!((of.started, of.finished, of.retried), (1, 1, 0));
-    assert_idle(&world.runtime);
-}
-
-#[test]
-fn b9_a_grace_does_not_extend_the_callers_bound() {
-    // The caller's bound inside the grace, at the very moment of the timeout, and before it.
-    for (within, timeout) in [(ms(15), ms(10)), (ms(10), ms(10)), (ms(5), ms(10))] {
-        let (runtime, clock) = runtime(&[("a", 1)]);
-        let policy = Policy::pure().claim("a", 1).timeout(timeout).grace(ms(100));
-        let contract = runtime.contract("work", policy).unwrap();
-        let mut builder = contract.with().within(within);
-        let mut call = task::spawn(builder.run(|_| pending::<Answer>()));
-        assert_pending!(call.poll());
-        clock.advance(within.min(timeout) - ms(1));
-        assert_pending!(call.poll());
-        clock.advance(ms(1));
-        if within > timeout {
-            assert_pending!(call.poll());
-            clock.advance(within - timeout);
-        }
-        assert!(call.is_woken());
-        let error = assert_ready_err!(call.poll());
-        let ended_by = error.attempted().unwrap().ended_by();
-        assert_eq!(ended_by, Some(EndedBy::CallerDeadline), "{within:?}");
-        assert!(matches!(error, CallError::TimedOut(_)));
         assert_idle(&runtime);
     }
 }
 
 #[test]
-fn b9_a_token_that_fires_in_the_grace_ends_the_call() {
-    let (runtime, clock) = runtime(&[("a", 1)]);
-    let policy = Policy::pure().claim("a", 1).timeout(ms(10)).grace(ms(100));
-    let contract = runtime.contract("work", policy).unwrap();
-    let (token, script) = (Gate::new(), Script::new());
-    for last in [None, Some(Ok(7)), Some(Err(Failure::transient("own")))] {
-        let token = if last.is_none() {
-            token.clone()
-        } else {
-            Gate::new()
-        };
-        let mut builder = contract.with().until(token.wait());
-        let mut call = task::spawn(builder.run(|_| script.answer()));
-        assert_pending!(call.poll());
-        clock.advance(ms(10));
-        assert_pending!(call.poll());
-        token.open();
-        let success = matches!(last, Some(Ok(_)));
-        let silent = last.is_none();
-        if let Some(answer) = last {
-            script.say(answer);
-        }
-        let answer = assert_ready!(call.poll());
-        assert_eq!(answer.is_ok(), success);
-        if let Err(error) = answer {
-            assert!(matches!(error, CallError::Cancelled(_)));
-            assert_eq!(
-                (error.outcome(), error.error().is_none()),
-                (Outcome::Uncertain, silent)
-            );
+fn b8_what_was_granted_to_a_caller_that_left_passes_on() {
+    for leaves in WAYS {
+        for keyed in [false, true] {
+            let (runtime, clock) = runtime(&[("db", 1)]);
+            let one = claims(&runtime, 1);
+            let key = if keyed { "k" } else { "" };
+            let held = assert_ready_ok!(spawn(one.with().key(key).admit()).poll());
+            let Caller { mut call, fire } = Caller::new(&one, key);
+            let mut first = spawn(Box::pin(call.admit()) as Admitting<'_>);
+            let mut next = one.with().key(key);
+            let mut next = spawn(next.admit());
+            assert_pending!(first.poll());
+            assert_pending!(next.poll());
+            drop(held);
+            assert!(first.is_woken() && !next.is_woken());
+
+            // Granted, and gone before it noticed.
+            leave(leaves, first, fire, &clock);
+            assert!(next.is_woken(), "{leaves:?}, keyed: {keyed}");
+            drop(assert_ready_ok!(next.poll()));
+            drop(call);
+            assert_idle(&runtime);
+            let of = counts(&runtime, "claims 1");
+            assert_eq!((of.admitted, of.started, of.finished), (3, 2, 3));
         }
     }
+}
+
+/// Where a call that claims a and b under a key is when its caller leaves.
+const STAGES: [&str; 7] = [
+    "unpolled",
+    "at key",
+    "key granted",
+    "at a",
+    "a granted",
+    "at b",
+    "b granted",
+];
+
+#[test]
+fn b8_a_caller_may_leave_at_every_stage() {
+    for leaves in WAYS {
+        for stage in STAGES {
+            if stage == "unpolled" && leaves != Leaves::Dropped {
+                continue;
+            }
+            let (runtime, clock) = runtime(&[("a", 1), ("b", 1)]);
+            let both = Policy::pure().claim("a", 1).claim("b", 1);
+            let both = runtime.contract("both", both).unwrap();
+            let a = runtime.contract("a", Policy::pure().claim("a", 1)).unwrap();
+            let b = runtime.contract("b", Policy::pure().claim("b", 1)).unwrap();
+            let none = runtime.contract("none", Policy::pure()).unwrap();
+            let mut key = Some(assert_ready_ok!(spawn(none.with().key("k").admit()).poll()));
+            let (mut held_a, mut held_b) = (Some(taken(&a)), Some(taken(&b)));
+
+            let Caller { mut call, fire } = Caller::new(&both, "k");
+            let mut waiter = spawn(Box::pin(call.admit()) as Admitting<'_>);
+            for reached in STAGES.into_iter().skip(1) {
+                if stage == "unpolled" {
+                    break;
+                }
+                match reached {
+                    "key granted" => drop(key.take()),
+                    "a granted" => drop(held_a.take()),
+                    "b granted" => drop(held_b.take()),
+                    _ => assert_pending!(waiter.poll()),
+                }
+                if reached == stage {
+                    break;
+                }
+            }
+            // Others queue behind, so that whatever it holds or was granted has somebody to pass on to.
+            let mut behind_key = both.with().key("k");
+            let mut behind_key = spawn(behind_key.admit());
+            let (mut behind_a, mut behind_b) = (spawn(a.admit()), spawn(b.admit()));
+            let polled = [
+                behind_key.poll().is_pending(),
+                behind_a.poll().is_pending(),
+                behind_b.poll().is_pending(),
+            ];
+            assert!(polled.iter().all(|pending| *pending), "{stage}");
+
+            leave(leaves, waiter, fire, &clock);
+            drop((key, held_a, held_b));
+            let key_passed = behind_key.is_woken();
+            assert!(key_passed, "the key after {leaves:?} {stage}");
+            drop(assert_ready_ok!(
+                behind_a.poll(),
+                "a after {leaves:?} {stage}"
+            ));
+            drop(assert_ready_ok!(
+                behind_b.poll(),
+                "b after {leaves:?} {stage}"
+            ));
+            drop(assert_ready_ok!(
+                behind_key.poll(),
+                "all after {leaves:?} {stage}"
+            ));
+            drop(call);
+            assert_idle(&runtime);
+            assert_eq!(clock.timers(), 0);
+            let of = counts(&runtime, "both");
+            let began = u64::from(stage != "unpolled");
+            assert_eq!((of.admitted, of.started), (1 + began, 1), "{stage}");
+        }
+    }
+}
+
+#[test]
+fn b8_a_waker_may_do_as_it_likes() {
+    // It reads the runtime, makes a call, and drops another that waits: no lock is held while it does.
+    let runtime = db(1);
+    let one = claims(&runtime, 1);
+    for keyed in [false, true] {
+        let key = if keyed { "k" } else { "" };
+        let held = assert_ready_ok!(spawn(one.with().key(key).admit()).poll());
+        let other: Arc<Mutex<Option<Admitting<'static>>>> = Arc::default();
+        let woken = Arc::new(AtomicUsize::new(0));
+        let waker = {
+            let (runtime, one, other) = (runtime.clone(), one.clone(), Arc::clone(&other));
+            let woken = Arc::clone(&woken);
+            on_wake(move || {
+                let stats = runtime.stats();
+                assert_eq!(stats.total().admitted, stats.total().finished + 2);
+                let other = other.lock().unwrap().take();
+                drop(other);
+                assert!(spawn(one.with().key(key).admit()).poll().is_pending());
+                woken.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        let mut call = one.with().key(key);
+        let mut waiter = pin!(call.admit());
+        assert_pending!(waiter.as_mut().poll(&mut Context::from_waker(&waker)));
+        let mut behind: Admitting<'static> = {
+            let one = one.clone();
+            Box::pin(async move { one.with().key(key).admit().await })
+        };
+        let mut noop = Context::from_waker(Waker::noop());
+        assert_pending!(behind.as_mut().poll(&mut noop));
+        *other.lock().unwrap() = Some(behind);
+        drop(held);
+        assert_eq!(woken.load(Ordering::SeqCst), 1, "keyed: {keyed}");
+        let polled = waiter.as_mut().poll(&mut noop);
+        let Poll::Ready(Ok(permit)) = polled else {
+            panic!("it was granted: {polled:?}");
+        };
+        drop(permit);
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
+fn b8_a_wakers_drop_may_do_as_it_likes() {
+    struct Reads(Runtime);
+    impl std::task::Wake for Reads {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Reads {
+        fn drop(&mut self) {
+            let _stats = self.0.stats();
+            let one = claims(&self.0, 1);
+            assert!(spawn(one.with().key("k").admit()).poll().is_pending());
+        }
+    }
+
+    let runtime = db(1);
+    let one = claims(&runtime, 1);
+    let _held = assert_ready_ok!(spawn(one.with().key("k").admit()).poll());
+    for key in ["", "k"] {
+        let mut call = one.with().key(key);
+        let mut waiter = Box::pin(call.admit());
+        for _ in 0..2 {
+            // The second waker replaces the first, which is dropped; leaving drops the second.
+            let waker = Waker::from(Arc::new(Reads(runtime.clone())));
+            let polled = waiter.as_mut().poll(&mut Context::from_waker(&waker));
+            assert_pending!(polled);
+        }
+        drop(waiter);
+    }
+}
+
+#[test]
+fn b8_a_waker_that_panics_loses_nobody_elses_wake() {
+    let (runtime, _) = runtime(&[("db", 2)]);
+    let (one, two) = (claims(&runtime, 1), claims(&runtime, 2));
+    let mut call = two.with().key("k");
+    let held = assert_ready_ok!(spawn(call.admit()).poll());
+    let panics = on_wake(|| panic!("this waker panics"));
+    let mut first = Box::pin(one.admit());
+    assert_pending!(first.as_mut().poll(&mut Context::from_waker(&panics)));
+    let mut second = spawn(one.admit());
+    assert_pending!(second.poll());
+    let mut keyed = two.with().key("k");
+    let mut keyed = spawn(keyed.admit());
+    assert_pending!(keyed.poll());
+
+    drop(held);
+    assert!(second.is_woken(), "granted in the same release");
+    assert!(keyed.is_woken(), "given back after the budget");
+    drop(first);
+    drop(assert_ready_ok!(second.poll()));
+    drop(assert_ready_ok!(keyed.poll()));
+    assert_idle(&runtime);
+}
+
+#[test]
+fn b8_leaving_unpolled_is_as_if_never_called() {
+    let runtime = db(1);
+    let one = claims(&runtime, 1);
+    drop(one.admit());
+    let mut call = one.with().key("k");
+    drop(call.admit());
+    drop(call.run(|_| async { Ok::<_, bursar::Failure<()>>(()) }));
+    drop(one.run(|| async { Ok::<_, bursar::Failure<()>>(()) }));
+    assert_eq!(counts(&runtime, "claims 1").admitted, 0);
     assert_idle(&runtime);
 }
