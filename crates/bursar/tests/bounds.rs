@@ -1,162 +1,540 @@
-//! B9: what counts as a caller's bound, from when it counts, and on which forms of a call it may be put.
+//! A caller bounds its whole call (B9): a deadline, a moment, a token; while it waits, while it runs, between attempts.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "one test waits for the executor's blocking thread"
+)]
 
 mod common;
 
-use std::future::pending;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use bursar::{CallError, Clock, Failure, Policy, handler_fn};
-use common::{Answer, Error, Gate, assert_idle, counts, in_use, ms, runtime, waiting};
-use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+use bursar::{
+    Call, CallError, Clock, Contract, EndedBy, Failure, ManualClock, Outcome, Policy, Retry,
+    Runtime, handler_fn,
+};
+use common::room::Room;
+use common::{Answer, Error, Script, assert_idle, counts, ms, runtime};
+use tokio::sync::oneshot;
+use tokio_test::task::{Spawn, spawn};
+use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok};
+
+fn one() -> (Runtime, ManualClock, Contract) {
+    let (runtime, clock) = runtime(&[("db", 1)]);
+    let contract = runtime
+        .contract("one", Policy::pure().claim("db", 1))
+        .unwrap();
+    (runtime, clock, contract)
+}
+
+async fn never() -> Answer {
+    panic!("nothing was to run")
+}
+
+/// The error of a call that never ran.
+#[track_caller]
+fn never_ran<T: std::fmt::Debug, E: std::fmt::Debug>(
+    call: impl Future<Output = Result<T, CallError<E>>>,
+    fired: bool,
+) {
+    let error = assert_ready!(spawn(call).poll(), "answered at its first poll").unwrap_err();
+    match error {
+        CallError::Withdrawn(_) => assert!(fired),
+        CallError::AdmissionTimedOut(_) => assert!(!fired),
+        _ => panic!("{error}"),
+    }
+    assert_eq!(error.outcome(), Outcome::Throttled);
+    assert!(error.never_ran());
+    assert_eq!(error.attempts(), 0);
+}
 
 #[test]
-fn b9_bounds_count_from_the_first_poll_of_each_run() {
-    let (runtime, clock) = runtime(&[("a", 1)]);
-    let contract = runtime
-        .contract("work", Policy::pure().claim("a", 1))
+fn b9_an_expired_deadline_or_fired_token_runs_nothing_though_capacity_is_free() {
+    let (runtime, clock, contract) = one();
+    clock.advance(ms(5));
+    let handler = handler_fn(|(): &()| never());
+    let typed = runtime
+        .operation("typed", Policy::pure().claim("db", 1), handler)
         .unwrap();
-    let mut builder = contract.with().within(ms(10));
-    for _ in 0..3 {
-        let mut call = task::spawn(builder.run(|attempt| {
-            assert_eq!(attempt.remaining(), Some(ms(10)));
-            pending::<Answer>()
+    let rejects = Policy::pure().claim("db", 1).reject();
+    let rejects = runtime.contract("rejects", rejects).unwrap();
+    let block = |_: &_| -> Answer { panic!("nothing was to run") };
+    let now = clock.now();
+    for bound in 0..4 {
+        let fired = bound == 3;
+        for contract in [&contract, &rejects] {
+            for key in ["", "k"] {
+                let call = contract.with().key(key);
+                let mut call = match bound {
+                    0 => call.within(Duration::ZERO),
+                    1 => call.deadline(now),
+                    2 => call.deadline(now - ms(5)).within(ms(5)),
+                    _ => call.until(async { 7 }).within(ms(5)),
+                };
+                never_ran(call.run(|_| never()), fired);
+                never_ran(call.run_held(|_| never()), fired);
+                never_ran(call.admit(), fired);
+                never_ran(call.run_blocking(block), fired);
+            }
+        }
+        let call = || match bound {
+            0 => typed.with().within(Duration::ZERO),
+            1 => typed.with().deadline(now),
+            2 => typed.with().deadline(now - ms(5)).within(ms(5)),
+            _ => typed.with().until(async { 7 }),
+        };
+        never_ran(call().call(()), fired);
+        never_ran(call().call_held(()), fired);
+    }
+    let of = runtime.stats().total();
+    assert_eq!((of.started, of.rejected), (0, 0));
+    assert_idle(&runtime);
+}
+
+#[test]
+fn b9_ended_while_waiting_it_never_ran() {
+    let (runtime, clock, contract) = one();
+    let moment = clock.now() + ms(20);
+    for key in ["", "k"] {
+        let held = assert_ready_ok!(spawn(contract.with().key(key).admit()).poll());
+        let (fire, token) = oneshot::channel::<()>();
+        let mut calls = [
+            contract.with().key(key).within(ms(10)),
+            contract.with().key(key).deadline(clock.now() + ms(10)),
+            contract.with().key(key).until(token),
+        ];
+        let mut waiters = calls.each_mut().map(|call| spawn(call.run(|_| never())));
+        for waiter in &mut waiters {
+            assert_pending!(waiter.poll());
+        }
+        clock.advance(ms(10) - Duration::from_nanos(1));
+        assert!(waiters.iter().all(|waiter| !waiter.is_woken()));
+        for waiter in &mut waiters {
+            assert_pending!(waiter.poll());
+        }
+        clock.advance(Duration::from_nanos(1));
+        fire.send(()).unwrap();
+        assert!(waiters.iter().all(Spawn::is_woken));
+        for (at, mut waiter) in waiters.into_iter().enumerate() {
+            let error = assert_ready_err!(waiter.poll());
+            let refusal = error.refusal().unwrap();
+            assert_eq!(refusal.operation(), "one");
+            assert_eq!(refusal.is_key(), key == "k");
+            assert_eq!(refusal.budget(), (key != "k").then_some("db"));
+            let usage = refusal.usage().unwrap();
+            assert_eq!((usage.in_use, usage.waiting), (1, 3 - at as u32));
+            assert_eq!(matches!(error, CallError::Withdrawn(_)), at == 2);
+            assert_eq!(matches!(error, CallError::AdmissionTimedOut(_)), at != 2);
+            assert!(error.never_ran() && error.outcome() == Outcome::Throttled);
+        }
+        drop(held);
+    }
+    assert_eq!(clock.now(), moment);
+    assert_eq!(clock.timers(), 0);
+    assert_idle(&runtime);
+}
+
+#[test]
+fn b9_the_earlier_of_within_and_deadline_counts_and_within_from_the_first_poll() {
+    let (_runtime, clock, contract) = one();
+    let _held = assert_ready_ok!(spawn(contract.admit()).poll());
+    let made = clock.now();
+    for (within, deadline, ends) in [(30, 70, 60), (70, 60, 60), (50, 60, 60)] {
+        let mut call = contract
+            .with()
+            .within(ms(within))
+            .deadline(made + ms(deadline));
+        let mut waiter = spawn(call.admit());
+        if clock.now() == made {
+            clock.advance(ms(30));
+        }
+        assert_pending!(waiter.poll());
+        assert_eq!(clock.timers(), 1);
+        let mut before = spawn(clock.sleep_until(made + ms(ends) - Duration::from_nanos(1)));
+        assert_pending!(before.poll());
+        drop(waiter);
+    }
+    // Thirty from the first poll at thirty, not from its making.
+    let mut call = contract.with().within(ms(30)).deadline(made + ms(70));
+    let mut waiter = spawn(call.admit());
+    assert_pending!(waiter.poll());
+    clock.advance(ms(29));
+    assert_pending!(waiter.poll());
+    clock.advance(ms(1));
+    assert_ready_err!(waiter.poll());
+}
+
+type Running<'a> = Spawn<Pin<Box<dyn Future<Output = Result<u32, CallError<Error>>> + 'a>>>;
+
+/// A call whose handler has begun and waits for the script.
+#[track_caller]
+fn running<'a>(call: &'a mut Call<'_>, script: &'a Script) -> Running<'a> {
+    let mut run: Running<'a> = spawn(Box::pin(call.run(|_| script.answer())));
+    assert_pending!(run.poll());
+    assert_eq!(script.begun(), 1);
+    run
+}
+
+#[test]
+fn b9_ended_while_executing_it_is_timed_out_or_cancelled_and_uncertain() {
+    // What the handler says in its last poll: nothing, a failure, a success.
+    let lasts: [fn() -> Option<Answer>; 5] = [
+        || None,
+        || Some(Err(Failure::transient("busy"))),
+        || Some(Err(Failure::permanent("bad"))),
+        || Some(Err(Failure::unclassified("odd"))),
+        || Some(Ok(7)),
+    ];
+    for fired in [false, true] {
+        for last in lasts {
+            let (runtime, clock, _) = one();
+            let policy = Policy::pure()
+                .claim("db", 1)
+                .retry(Retry::up_to(5).on_transient().on_uncertain());
+            let contract = runtime.contract("load", policy).unwrap();
+            let begun = AtomicU32::new(0);
+            let (fire, token) = oneshot::channel::<()>();
+            let mut call = contract.with().within(ms(10)).until(token);
+            let mut run = spawn(call.run(|attempt| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    attempt.cancelled().await;
+                    match last() {
+                        Some(answer) => answer,
+                        None => std::future::pending().await,
+                    }
+                }
+            }));
+            assert_pending!(run.poll());
+            clock.advance(ms(9));
+            assert_pending!(run.poll());
+            if fired {
+                fire.send(()).unwrap();
+            } else {
+                clock.advance(ms(1));
+            }
+            assert!(run.is_woken());
+            let end = assert_ready!(run.poll());
+            assert_idle(&runtime);
+            assert_eq!(begun.load(Ordering::SeqCst), 1, "no further attempt");
+            match last() {
+                Some(Ok(value)) => {
+                    assert_eq!(end.unwrap(), value, "a success in hand stands");
+                }
+                last => {
+                    let error = end.unwrap_err();
+                    let right = if fired {
+                        matches!(error, CallError::Cancelled(_))
+                    } else {
+                        matches!(error, CallError::TimedOut(_))
+                    };
+                    assert!(right, "{error} after {last:?}, fired: {fired}");
+                    assert_eq!(error.outcome(), Outcome::Uncertain, "{last:?}");
+                    let by = if fired {
+                        EndedBy::CallerLeft
+                    } else {
+                        EndedBy::CallerDeadline
+                    };
+                    let attempted = error.attempted().unwrap();
+                    assert_eq!(attempted.ended_by(), Some(by));
+                    assert_eq!((attempted.attempts(), error.never_ran()), (1, false));
+                    let said = last.and_then(Result::err).and_then(Failure::into_error);
+                    assert_eq!(error.error().copied(), said, "it becomes the source");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn b9_the_handler_is_told_and_polled_once_more() {
+    for fired in [false, true] {
+        let (runtime, clock, contract) = one();
+        let polls = Mutex::new(Vec::new());
+        let (fire, token) = oneshot::channel::<()>();
+        let mut call = contract.with().within(ms(10)).until(token);
+        let mut run = spawn(call.run(|attempt| {
+            let polls = &polls;
+            async move {
+                let mut cancelled = pin!(attempt.cancelled());
+                poll_fn(|cx| {
+                    polls.lock().unwrap().push(attempt.is_cancelled());
+                    cancelled.as_mut().poll(cx)
+                })
+                .await;
+                Ok::<_, Failure<Error>>("it was done")
+            }
         }));
-        clock.advance(ms(100));
-        assert_pending!(call.poll());
-        clock.advance(ms(9));
-        assert_pending!(call.poll());
-        clock.advance(ms(1));
-        assert_ready_err!(call.poll());
+        assert_pending!(run.poll());
+        // The token is asked before the handler; the timer after it, so that a handler that is ready is heard first.
+        let right: &[bool] = if fired {
+            fire.send(()).unwrap();
+            &[false, true]
+        } else {
+            clock.advance(ms(10));
+            &[false, false, true]
+        };
+        assert_eq!(assert_ready_ok!(run.poll()), "it was done");
+        assert_eq!(*polls.lock().unwrap(), right);
+        assert_idle(&runtime);
     }
-    let mut builder = contract.with().deadline(clock.now() + ms(10));
-    clock.advance(ms(4));
-    let left = assert_ready_ok!(
-        task::spawn(builder.run(|attempt| {
-            let left = attempt.remaining();
-            async move { Ok::<_, Failure<Error>>(left) }
-        }))
-        .poll()
+}
+
+#[test]
+fn b9_grace_does_not_extend_a_callers_bound() {
+    for fired in [false, true] {
+        let (runtime, clock) = common::runtime(&[("db", 1)]);
+        let policy = Policy::pure().claim("db", 1).timeout(ms(10)).grace(ms(100));
+        let contract = runtime.contract("load", policy).unwrap();
+        let script = Script::new();
+        let (fire, token) = oneshot::channel::<()>();
+        let mut call = contract.with().within(ms(30)).until(token);
+        let mut run = running(&mut call, &script);
+        clock.advance(ms(10));
+        assert_pending!(run.poll(), "in its grace");
+        clock.advance(ms(19));
+        assert_pending!(run.poll(), "in its grace");
+        if fired {
+            fire.send(()).unwrap();
+        } else {
+            clock.advance(ms(1));
+        }
+        assert!(run.is_woken());
+        let error = assert_ready_err!(run.poll());
+        assert_eq!(matches!(error, CallError::Cancelled(_)), fired, "{error}");
+        assert_eq!(matches!(error, CallError::TimedOut(_)), !fired, "{error}");
+        assert_eq!(error.outcome(), Outcome::Uncertain);
+        assert_idle(&runtime);
+    }
+    // Nor does a bound that falls before the timeout leave any grace.
+    let (runtime, clock) = common::runtime(&[("db", 1)]);
+    let policy = Policy::pure().claim("db", 1).timeout(ms(50)).grace(ms(100));
+    let contract = runtime.contract("load", policy).unwrap();
+    let script = Script::new();
+    let mut call = contract.with().within(ms(30));
+    let mut run = running(&mut call, &script);
+    clock.advance(ms(30));
+    let error = assert_ready_err!(run.poll());
+    assert_eq!(
+        error.attempted().unwrap().ended_by(),
+        Some(EndedBy::CallerDeadline)
     );
-    assert_eq!(left, Some(ms(6)), "a moment stays where it was");
 }
 
 #[test]
-fn b9_a_fired_token_stays_fired_and_any_future_may_be_one() {
-    let (runtime, _) = runtime(&[("a", 1)]);
-    let contract = runtime
-        .contract("work", Policy::pure().claim("a", 1))
+fn b9_a_next_attempt_that_cannot_start_in_time_is_not_started() {
+    for fired in [false, true] {
+        let (runtime, clock) = common::runtime(&[("db", 1)]);
+        let policy = Policy::pure()
+            .claim("db", 1)
+            .retry(Retry::up_to(9).on_transient());
+        let contract = runtime.contract("load", policy).unwrap();
+        let script = Script::new();
+        let (fire, token) = oneshot::channel::<()>();
+        let mut call = contract.with().within(ms(10)).until(token);
+        let mut run = running(&mut call, &script);
+        script.say(Err(Failure::transient("busy")));
+        assert_pending!(run.poll(), "one yield between attempts");
+        if fired {
+            fire.send(()).unwrap();
+        } else {
+            clock.advance(ms(10));
+        }
+        let error = assert_ready_err!(run.poll());
+        assert_eq!(script.begun(), 1);
+        // It ran, it failed in its own words, and what kept the next from starting stands beside.
+        assert!(matches!(error, CallError::Failed(_)), "{error}");
+        assert_eq!(error.outcome(), Outcome::Transient);
+        assert_eq!(error.error(), Some(&"busy"));
+        let by = if fired {
+            EndedBy::CallerLeft
+        } else {
+            EndedBy::CallerDeadline
+        };
+        let attempted = error.attempted().unwrap();
+        assert_eq!((attempted.attempts(), attempted.ended_by()), (1, Some(by)));
+        assert_eq!(counts(&runtime, "load").retried, 0);
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
+fn b9_an_error_that_comes_after_the_callers_deadline_is_uncertain() {
+    // The deadline passes while nobody polls; the handler's answer is there by the time somebody does.
+    let errors: [fn() -> Failure<Error>; 3] = [
+        || Failure::unclassified("odd"),
+        || Failure::permanent("bad"),
+        || Failure::transient("busy"),
+    ];
+    for error in errors {
+        let (runtime, clock, contract) = one();
+        let script = Script::new();
+        let mut call = contract.with().within(ms(10));
+        let mut run = running(&mut call, &script);
+        clock.advance(ms(20));
+        script.say(Err(error()));
+        let end = assert_ready_err!(run.poll());
+        assert_eq!(end.outcome(), Outcome::Uncertain, "{end:?}");
+        assert!(matches!(end, CallError::TimedOut(_)), "{end:?}");
+        assert_eq!(end.error().copied(), error().into_error());
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
+fn b9_a_blocking_handlers_error_that_comes_after_the_callers_deadline_is_uncertain() {
+    let (runtime, clock, contract) = one();
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
         .unwrap();
-    let (alive, gone) = tokio::sync::oneshot::channel::<()>();
-    let mut builder = contract.with().until(gone);
-    assert_ready_ok!(task::spawn(builder.run(|_| async { Answer::Ok(1) })).poll());
-    drop(alive);
-    for _ in 0..2 {
-        let error = assert_ready_err!(task::spawn(builder.run(|_| async { Answer::Ok(2) })).poll());
-        assert!(matches!(error, CallError::Withdrawn(_)));
+    let _entered = executor.enter();
+    let (go, told) = std::sync::mpsc::channel();
+    let mut call = contract.with().within(ms(10));
+    let mut run = spawn(call.run_blocking(move |_| {
+        told.recv().unwrap();
+        clock.advance(ms(20));
+        Err::<(), _>(Failure::<Error>::unclassified("odd"))
+    }));
+    assert_pending!(run.poll());
+    go.send(()).unwrap();
+    // There is one blocking thread: it takes this up when the handler has ended.
+    let after = tokio::task::spawn_blocking(|| ());
+    executor.block_on(after).unwrap();
+    let end = assert_ready_err!(run.poll());
+    assert_eq!(end.outcome(), Outcome::Uncertain, "{end:?}");
+    assert!(matches!(end, CallError::TimedOut(_)), "{end:?}");
+    assert_eq!(end.error(), Some(&"odd"));
+    assert_idle(&runtime);
+}
+
+#[test]
+fn b9_the_token_is_asked_before_the_handler() {
+    let (runtime, _, contract) = one();
+    let script = Script::new();
+    let (fire, token) = oneshot::channel::<()>();
+    let mut call = contract.with().until(token);
+    let mut run = running(&mut call, &script);
+    // Both are ready: it is the token that ends the call.
+    script.say(Err(Failure::permanent("bad")));
+    fire.send(()).unwrap();
+    let error = assert_ready_err!(run.poll());
+    assert!(matches!(error, CallError::Cancelled(_)), "{error}");
+    assert_eq!(error.outcome(), Outcome::Uncertain);
+    assert_eq!(error.error(), Some(&"bad"));
+    assert_idle(&runtime);
+}
+
+#[test]
+fn b9_a_token_known_to_have_fired_starts_no_handler() {
+    // Ready the second time it is asked, in whichever poll of the call that is.
+    for retries in [false, true] {
+        let (runtime, _) = common::runtime(&[("db", 1)]);
+        let policy = Policy::pure()
+            .claim("db", 1)
+            .retry(Retry::up_to(9).on_transient());
+        let contract = runtime.contract("load", policy).unwrap();
+        for fires_at in 1..6 {
+            let mut asked = 0;
+            let token = poll_fn(|_| {
+                asked += 1;
+                if asked < fires_at {
+                    return Poll::Pending;
+                }
+                Poll::Ready(())
+            });
+            let mut call = contract.with().until(token);
+            let mut run = spawn(call.run(|attempt| async move {
+                assert!(!attempt.is_cancelled(), "told to stop before it began");
+                if retries {
+                    return Err(Failure::transient("busy"));
+                }
+                Ok::<_, Failure<Error>>(7)
+            }));
+            for _ in 0..100 {
+                if run.poll().is_ready() {
+                    break;
+                }
+            }
+        }
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
+fn b9_a_token_may_be_anything_is_asked_no_more_once_fired_and_stays_fired() {
+    let (runtime, _, contract) = one();
+    let asked = AtomicU32::new(0);
+    let token = async {
+        asked.fetch_add(1, Ordering::SeqCst);
+        "polled after it completed, an async block panics"
+    };
+    let mut call = contract.with().until(token);
+    for _ in 0..3 {
+        let error = assert_ready_err!(spawn(call.run(|_| never())).poll());
+        assert!(matches!(error, CallError::Withdrawn(_)), "{error}");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+
+    // A sender that goes away is a token that fires: what it completes with does not matter.
+    let (fire, token) = oneshot::channel::<()>();
+    let mut call = contract.with().until(token);
+    assert_ready_ok!(spawn(call.run(|_| async { Ok::<_, Failure<Error>>(7) })).poll());
+    drop(fire);
+    assert_ready_err!(spawn(call.run(|_| never())).poll());
+    assert_idle(&runtime);
+}
+
+#[test]
+fn b9_a_bound_counts_anew_for_each_run_of_a_builder() {
+    let (runtime, clock, contract) = one();
+    let room = Room::new();
+    let mut call = contract.with().within(ms(10));
+    for _ in 0..3 {
+        let mut run = spawn(call.run(|attempt| {
+            assert_eq!(attempt.remaining(), Some(ms(10)));
+            room.stay()
+        }));
+        assert_pending!(run.poll());
+        clock.advance(ms(9));
+        room.let_out(1);
+        assert_ready_ok!(run.poll());
     }
     assert_idle(&runtime);
 }
 
 #[test]
-fn b9_a_typed_operations_call_is_bounded_too() {
-    async fn sleep(_: &u32) -> Answer {
-        pending().await
-    }
-    let (runtime, clock) = runtime(&[("a", 1)]);
-    let policy = Policy::pure().claim("a", 1);
-    let work = runtime
-        .operation("work", policy, handler_fn(sleep))
-        .unwrap();
-    let token = Gate::new();
-    let deadline = clock.now() + ms(20);
-    let mut within = task::spawn(work.with().within(ms(10)).call(1));
-    assert_pending!(within.poll());
-    clock.advance(ms(10));
-    let error = assert_ready_err!(within.poll());
-    assert!(matches!(error, CallError::TimedOut(_)));
-    let mut by_deadline = task::spawn(work.with().deadline(deadline).call(1));
-    assert_pending!(by_deadline.poll());
-    clock.advance(ms(10));
-    let error = assert_ready_err!(by_deadline.poll());
-    assert!(matches!(error, CallError::TimedOut(_)));
-    let mut until = task::spawn(work.with().until(token.wait()).call(1));
-    assert_pending!(until.poll());
-    token.open();
-    let error = assert_ready_err!(until.poll());
-    assert!(matches!(error, CallError::Cancelled(_)));
+fn b9_the_wait_counts_against_the_bound_that_the_handler_is_lent() {
+    let (runtime, clock, contract) = one();
+    let held = assert_ready_ok!(spawn(contract.admit()).poll());
+    let deadline = clock.now() + ms(10);
+    let mut call = contract.with().within(ms(10));
+    let mut run = spawn(call.run(|attempt| async move {
+        assert_eq!(attempt.deadline(), Some(deadline));
+        Ok::<_, Failure<Error>>(attempt.remaining())
+    }));
+    assert_pending!(run.poll());
+    clock.advance(ms(4));
+    drop(held);
+    assert_eq!(assert_ready_ok!(run.poll()), Some(ms(6)));
     assert_idle(&runtime);
 }
 
 #[test]
-fn b9_a_bounded_admit_leaves_the_queue() {
-    let (runtime, clock) = runtime(&[("a", 1)]);
-    let contract = runtime
-        .contract("work", Policy::pure().claim("a", 1))
-        .unwrap();
-    let mut builder = contract.with().key("k").within(ms(10));
-    let held = assert_ready_ok!(task::spawn(builder.admit()).poll());
-    // A permit is not bounded by what bounded its admission.
-    clock.advance(ms(100));
-    assert_eq!(in_use(&runtime, "a"), 1);
-    let mut other = contract.with().within(ms(10));
-    let mut admit = task::spawn(other.admit());
-    assert_pending!(admit.poll());
-    assert_eq!(waiting(&runtime, "a"), 1);
-    clock.advance(ms(10));
-    let error = assert_ready_err!(admit.poll());
-    assert!(matches!(error, CallError::AdmissionTimedOut(_)));
-    assert_eq!(waiting(&runtime, "a"), 0);
-    drop((admit, held));
-    assert_idle(&runtime);
-}
-
-#[test]
-fn b9_a_permit_that_came_with_a_value_outlives_the_bound() {
-    let (runtime, clock) = runtime(&[("a", 1)]);
-    let contract = runtime
-        .contract("work", Policy::pure().claim("a", 1))
-        .unwrap();
-    let token = Gate::new();
-    let mut builder = contract.with().within(ms(10)).until(token.wait());
-    let mut call = task::spawn(builder.run_held(|_| async { Answer::Ok(7) }));
-    let (value, permit) = assert_ready_ok!(call.poll());
-    drop(call);
-    clock.advance(ms(100));
-    token.open();
-    assert_eq!((value, in_use(&runtime, "a")), (7, 1));
-    assert_eq!(counts(&runtime, "work").finished, 0);
+fn b9_a_bound_on_admit_ends_with_admission() {
+    let (runtime, clock, contract) = one();
+    let (fire, token) = oneshot::channel::<()>();
+    let mut call = contract.with().within(ms(10)).until(token);
+    let permit = assert_ready_ok!(spawn(call.admit()).poll());
+    clock.advance(ms(60));
+    fire.send(()).unwrap();
+    assert_eq!(common::in_use(&runtime, "db"), 1);
+    assert_eq!(clock.timers(), 0);
     drop(permit);
     assert_idle(&runtime);
-}
-
-#[test]
-fn b9_a_bound_that_no_clock_can_tell_is_none() {
-    let (runtime, clock) = runtime(&[("a", 1)]);
-    let contract = runtime
-        .contract("work", Policy::pure().claim("a", 1))
-        .unwrap();
-    let held = assert_ready_ok!(task::spawn(contract.admit()).poll());
-    let mut builder = contract.with().within(Duration::MAX);
-    let mut call = task::spawn(builder.run(|_| async { Answer::Ok(7) }));
-    assert_pending!(call.poll());
-    clock.advance(Duration::from_secs(1 << 30));
-    assert_pending!(call.poll());
-    drop(held);
-    assert_ready_ok!(call.poll());
-    assert_idle(&runtime);
-}
-
-#[test]
-fn b9_no_timer_is_armed_for_a_call_that_does_not_wait() {
-    let (runtime, clock) = runtime(&[("a", 1)]);
-    let contract = runtime
-        .contract("work", Policy::pure().claim("a", 1))
-        .unwrap();
-    let mut builder = contract.with().within(ms(10));
-    let mut call = task::spawn(builder.run(|_| async {
-        assert_eq!(clock.timers(), 0);
-        Answer::Ok(7)
-    }));
-    assert_ready_ok!(call.poll());
-    assert_eq!(clock.timers(), 0);
 }
