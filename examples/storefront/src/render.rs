@@ -288,7 +288,7 @@ fn picture(canvas: &mut Canvas, product: &Product) {
 fn words(canvas: &mut Canvas, brand: &str, product: &Product) {
     let fonts = text::fonts();
     let ink = mix(product.rgb, BLACK, 0.82);
-    let soft = mix(product.rgb, [110, 104, 98], 0.8);
+    let soft = mix(product.rgb, [92, 87, 82], 0.88);
     let accent = mix(product.rgb, BLACK, 0.28);
 
     let spaced: String = brand

@@ -15,7 +15,7 @@ use crate::model;
 use crate::service::{Flow, Service};
 
 /// How long an interrupted run may take to end what it has begun.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// How many of each kind are under way at once, as so many clients, jobs and connections would have it.
 const EVENTS: usize = 64;
