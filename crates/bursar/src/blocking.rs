@@ -24,7 +24,7 @@ use crate::engine::Plan;
 use crate::error::{CallError, EndedBy, Refusal, Site};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
-use crate::record::{Record, earlier, gone, judge};
+use crate::record::{Record, earlier, gone, passed};
 
 type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
 
@@ -277,7 +277,7 @@ where
     loop {
         let deadline = plan
             .timeout
-            .and_then(|timeout| plan.engine.clock.now().checked_add(timeout));
+            .and_then(|timeout| plan.engine.clock.after(timeout));
         job.attempt
             .begin(record.attempts + 1, earlier(deadline, bounds.deadline()));
         job.lock().state = State::Queued(work);
@@ -293,11 +293,19 @@ where
                 record.attempts += 1;
                 match answer {
                     Ok(Err(failure)) => {
-                        work = back;
-                        let failure = judge(failure, plan, deadline);
+                        if passed(plan, bounds.deadline()) {
+                            let by = Some(EndedBy::CallerDeadline);
+                            return Err(record.error(plan, by, true, failure));
+                        }
+                        let failure = if passed(plan, deadline) {
+                            failure.after_deadline()
+                        } else {
+                            failure
+                        };
                         if !record.again(plan, &failure) {
                             return Err(record.error(plan, None, false, failure));
                         }
+                        work = back;
                         yield_now().await;
                         if let Some(by) =
                             poll_fn(|cx| Poll::Ready(gone(plan, &mut bounds, cx))).await

@@ -89,10 +89,7 @@ impl Bounds for &mut Bounded<'_> {
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
-        // A moment beyond what the clock can tell is no bound.
-        let within = self
-            .within
-            .and_then(|within| clock.now().checked_add(within));
+        let within = self.within.and_then(|within| clock.after(within));
         self.deadline = match (within, self.until) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

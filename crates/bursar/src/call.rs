@@ -78,10 +78,14 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         &self.plan
     }
 
-    /// Whether the call is still before the lifecycle gate and will be refused there.
-    pub(crate) fn gate_closed(&self) -> bool {
+    /// Turns the call away if it is still before the lifecycle gate and that is closed.
+    pub(crate) fn refuse_at_gate(&mut self) -> Option<Refusal> {
         let engine = &self.plan.engine;
-        engine.lifecycle.stopping() && self.bare() && !self.queued && !chain::inside(engine.id())
+        let before = self.stage == Stage::Acquiring && self.bare() && !self.queued;
+        if !before || !engine.lifecycle.stopping() || chain::inside(engine.id()) {
+            return None;
+        }
+        Some(self.turn_away())
     }
 
     /// What the handler's thread says of this call.
@@ -143,7 +147,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
         ready!(self.take_budgets(cx))?;
         if self.taken == 0 && self.key.is_none() && !self.enter_lobby() {
-            return Poll::Ready(Err(self.turned_away()));
+            return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
         }
         self.start();
         Poll::Ready(Ok(()))
@@ -178,7 +182,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 Poll::Pending
             }
             Asked::Refused(usage) => Poll::Ready(Err(self.overloaded(Site::Key(usage)))),
-            Asked::Stopping => Poll::Ready(Err(self.turned_away())),
+            Asked::Stopping => Poll::Ready(Err(Denied::Stopping(self.turn_away()))),
         }
     }
 
@@ -194,7 +198,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             }
             match taken {
                 Ok(()) => self.taken += 1,
-                Err(NotTaken::Stopping) => return Poll::Ready(Err(self.turned_away())),
+                Err(NotTaken::Stopping) => {
+                    return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
+                }
                 Err(NotTaken::MustWait) if self.plan.reject => {
                     let site = self.budget_site();
                     return Poll::Ready(Err(self.overloaded(site)));
@@ -219,7 +225,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                             self.wait(Stage::AtBudget, slot);
                             return Poll::Pending;
                         }
-                        Joined::Stopping => return Poll::Ready(Err(self.turned_away())),
+                        Joined::Stopping => {
+                            return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
+                        }
                     }
                 }
             }
@@ -261,14 +269,14 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// The gate is closed: a refusal if this was the first thing the call touched, a withdrawal if not.
     #[cold]
-    fn turned_away(&mut self) -> Denied {
+    fn turn_away(&mut self) -> Refusal {
         if self.bare() && !self.queued {
             self.plan.counters.refused();
             self.stage = Stage::Over;
         } else {
             self.give_up();
         }
-        Denied::Stopping(self.refusal(Site::Nowhere))
+        self.refusal(Site::Nowhere)
     }
 
     /// Shutdown ended the wait; a call that held nothing has been counted by it.

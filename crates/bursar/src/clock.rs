@@ -22,6 +22,9 @@ pub trait Clock: Send + Sync + 'static {
     fn sleep_until(&self, deadline: Instant) -> Timer;
 }
 
+/// Beyond this a bound is none: about a thousand years.
+const FAR: Duration = Duration::from_secs(1 << 35);
+
 /// The clock of one runtime, without an indirection for the usual one.
 #[derive(Clone)]
 pub(crate) enum ClockHandle {
@@ -40,6 +43,15 @@ impl ClockHandle {
         }
     }
 
+    /// The moment `span` from now. `None` is further than any clock tells: no bound at all.
+    #[inline]
+    pub(crate) fn after(&self, span: Duration) -> Option<Instant> {
+        if span > FAR {
+            return None;
+        }
+        self.now().checked_add(span)
+    }
+
     #[cold]
     pub(crate) fn sleep_until(&self, deadline: Instant) -> Timer {
         match self {
@@ -53,6 +65,8 @@ impl ClockHandle {
 #[cfg(feature = "tokio")]
 #[expect(clippy::disallowed_methods, reason = "the one place that arms a timer")]
 fn tokio_sleep_until(deadline: Instant) -> Timer {
+    // Tokio rounds up, and must have room to.
+    let deadline = deadline.min(tokio_now() + FAR);
     Box::pin(tokio::time::sleep_until(deadline.into()))
 }
 

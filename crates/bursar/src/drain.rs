@@ -33,7 +33,7 @@ pub(crate) async fn shutdown(
     }
     // Each caller stops every word itself, so that none returns from its first poll with one still open.
     engine.stop();
-    let deadline = bound.and_then(|bound| engine.clock.now().checked_add(bound));
+    let deadline = bound.and_then(|bound| engine.clock.after(bound));
     let mut registered = Registered {
         engine,
         drain: None,

@@ -22,7 +22,7 @@ use crate::engine::Plan;
 use crate::error::{CallError, EndedBy};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
-use crate::record::{Record, earlier, gone, judge};
+use crate::record::{Record, earlier, gone, passed};
 
 /// How one attempt ended.
 enum End<T, E> {
@@ -176,18 +176,23 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
+        let this = self.project();
         let plan = this.holding.plan_ref();
-        if !matches!(this.stage, Stage::Running) {
-            let at_once = matches!(this.stage, Stage::Admitting)
-                && !this.bounds.any()
-                && this.holding.take_now(this.key.key());
+        let mut work = Work {
+            running: this.running,
+            holding: this.holding,
+            stage: this.stage,
+        };
+        let begins = *work.stage != Stage::Running;
+        if begins {
+            let key = this.key.key();
+            let at_once =
+                *work.stage == Stage::Admitting && !this.bounds.any() && work.holding.take_now(key);
             if !at_once {
-                let key = this.key.key();
                 ready!(before_attempt(
-                    this.stage,
+                    work.stage,
                     this.parked,
-                    this.holding,
+                    work.holding,
                     this.record,
                     this.bounds,
                     this.alarm,
@@ -198,31 +203,29 @@ where
             this.record.attempts += 1;
             *this.deadline = plan
                 .timeout
-                .and_then(|timeout| plan.engine.clock.now().checked_add(timeout));
+                .and_then(|timeout| plan.engine.clock.after(timeout));
             *this.in_grace = false;
-            this.lend.begin(
-                this.record.attempts,
-                earlier(*this.deadline, this.bounds.deadline()),
-            );
-            this.running.set(Some((this.handler)(*this.lend)));
-            *this.stage = Stage::Running;
+            let deadline = earlier(*this.deadline, this.bounds.deadline());
+            this.lend.begin(this.record.attempts, deadline);
+            work.begin(|| (this.handler)(*this.lend));
         }
-        let end = if this.bounds.left(cx) {
+        // Asked once a poll: a token that had not fired a moment ago starts no handler only to stop it.
+        let end = if !begins && this.bounds.left(cx) {
             this.lend.cancel();
-            let last = poll_handler(this.running.as_mut(), this.holding, cx);
-            cut_by_caller(EndedBy::CallerLeft, last)
+            cut_by_caller(EndedBy::CallerLeft, work.poll(cx))
         } else {
-            match poll_handler(this.running.as_mut(), this.holding, cx) {
+            match work.poll(cx) {
                 Poll::Ready(Ok(value)) => End::Done(value),
-                Poll::Ready(Err(failure)) => End::Failed(judge(failure, plan, *this.deadline)),
+                Poll::Ready(Err(failure)) => {
+                    judge(failure, plan, *this.deadline, this.bounds.deadline())
+                }
                 Poll::Pending => {
                     let callers = this.bounds.deadline();
                     if this.deadline.is_none() && callers.is_none() {
                         return Poll::Pending;
                     }
                     ready!(watch(
-                        this.running.as_mut(),
-                        this.holding,
+                        &mut work,
                         *this.lend,
                         *this.deadline,
                         callers,
@@ -234,27 +237,81 @@ where
             }
         };
         // Dropped at its await point, or done: before anything is given back.
-        this.running.set(None);
+        work.drop_handler();
         let (failure, cut) = match end {
             End::Done(value) => {
-                *this.stage = Stage::Over;
-                return Poll::Ready(Ok(this.deliver.deliver(this.holding, value)));
+                *work.stage = Stage::Over;
+                return Poll::Ready(Ok(this.deliver.deliver(work.holding, value)));
             }
             End::Failed(failure) => (failure, None),
             End::Cut(by, failure) => (failure, Some(by)),
         };
-        match failed(this.holding, this.record, cut, failure) {
+        match failed(work.holding, this.record, cut, failure) {
             Ok(error) => {
-                *this.stage = Stage::Over;
+                *work.stage = Stage::Over;
                 Poll::Ready(Err(error))
             }
             Err(again) => {
-                *this.stage = Stage::Between;
+                *work.stage = Stage::Between;
                 *this.parked = Some(again);
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
         }
+    }
+}
+
+/// The handler's future and what is held for it. Whatever of it panics ends the call there and then: the future first,
+/// then what the call holds.
+struct Work<'w, 'p, Fut> {
+    running: Pin<&'w mut Option<Fut>>,
+    holding: &'w mut Holding<&'p Plan>,
+    stage: &'w mut Stage,
+}
+
+struct Unwinding<'u, 'w, 'p, Fut>(&'u mut Work<'w, 'p, Fut>);
+
+impl<Fut> Drop for Unwinding<'_, '_, '_, Fut> {
+    #[cold]
+    fn drop(&mut self) {
+        *self.0.stage = Stage::Over;
+        self.0.running.set(None);
+        self.0.holding.end();
+    }
+}
+
+impl<Fut: Future> Work<'_, '_, Fut> {
+    #[inline(always)]
+    fn guarded<R>(&mut self, user: impl FnOnce(Pin<&mut Option<Fut>>) -> R) -> R {
+        let unwinding = Unwinding(self);
+        let result = user(unwinding.0.running.as_mut());
+        std::mem::forget(unwinding);
+        result
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, handler: impl FnOnce() -> Fut) {
+        self.guarded(|mut running| running.set(Some(handler())));
+        *self.stage = Stage::Running;
+    }
+
+    /// Polls the handler, with its call on this thread's chain.
+    #[inline(always)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Fut::Output> {
+        let frame = self.holding.frame();
+        self.guarded(|running| {
+            let _entered = chain::enter(frame);
+            match running.as_pin_mut() {
+                Some(handler) => handler.poll(cx),
+                // Only a running call polls its handler.
+                None => Poll::Pending,
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn drop_handler(&mut self) {
+        self.guarded(|mut running| running.set(None));
     }
 }
 
@@ -323,10 +380,8 @@ fn failed<E>(
 }
 
 /// A suspended attempt: arms the timer, and at a deadline tells the handler and polls it once more.
-#[expect(clippy::too_many_arguments, reason = "the pieces of one pinned future")]
 fn watch<Fut, L, T, E>(
-    mut running: Pin<&mut Option<Fut>>,
-    holding: &mut Holding<&Plan>,
+    work: &mut Work<'_, '_, Fut>,
     lend: L,
     deadline: Option<Instant>,
     callers: Option<Instant>,
@@ -338,7 +393,7 @@ where
     Fut: Future<Output = Result<T, Failure<E>>>,
     L: Lend,
 {
-    let plan = holding.plan_ref();
+    let plan = work.holding.plan_ref();
     loop {
         let own = match plan.grace {
             Some(grace) if *in_grace => deadline.and_then(|at| at.checked_add(grace)),
@@ -352,7 +407,7 @@ where
             return Poll::Ready(End::Cut(EndedBy::AttemptTimeout, Failure::cut_off()));
         }
         lend.cancel();
-        let last = poll_handler(running.as_mut(), holding, cx);
+        let last = work.poll(cx);
         if Some(at) == callers {
             return Poll::Ready(cut_by_caller(EndedBy::CallerDeadline, last));
         }
@@ -369,39 +424,6 @@ where
     }
 }
 
-/// Ends the call when its handler panics: the handler's future first, then what the call holds.
-struct Unwinding<'u, 'p, Fut> {
-    running: Pin<&'u mut Option<Fut>>,
-    holding: &'u mut Holding<&'p Plan>,
-}
-
-impl<Fut> Drop for Unwinding<'_, '_, Fut> {
-    #[cold]
-    fn drop(&mut self) {
-        self.running.set(None);
-        self.holding.end();
-    }
-}
-
-/// Polls the handler, with its call on this thread's chain.
-#[inline(always)]
-fn poll_handler<Fut: Future>(
-    running: Pin<&mut Option<Fut>>,
-    holding: &mut Holding<&Plan>,
-    cx: &mut Context<'_>,
-) -> Poll<Fut::Output> {
-    let mut unwinding = Unwinding { running, holding };
-    let entered = chain::enter(unwinding.holding.frame());
-    let polled = match unwinding.running.as_mut().as_pin_mut() {
-        Some(handler) => handler.poll(cx),
-        // Only a running call polls its handler.
-        None => Poll::Pending,
-    };
-    drop(entered);
-    std::mem::forget(unwinding);
-    polled
-}
-
 /// A success in the last poll stands; an error becomes the source.
 fn cut_by_caller<T, E>(by: EndedBy, last: Poll<Result<T, Failure<E>>>) -> End<T, E> {
     match last {
@@ -409,4 +431,21 @@ fn cut_by_caller<T, E>(by: EndedBy, last: Poll<Result<T, Failure<E>>>) -> End<T,
         Poll::Ready(Err(failure)) => End::Cut(by, failure),
         Poll::Pending => End::Cut(by, Failure::cut_off()),
     }
+}
+
+/// An error that came when time was up: past the caller's deadline the call is cut, past the attempt's own an
+/// unclassified one is uncertain.
+fn judge<T, E>(
+    failure: Failure<E>,
+    plan: &Plan,
+    own: Option<Instant>,
+    callers: Option<Instant>,
+) -> End<T, E> {
+    if passed(plan, callers) {
+        return End::Cut(EndedBy::CallerDeadline, failure);
+    }
+    if !failure.is_classified() && passed(plan, own) {
+        return End::Failed(failure.after_deadline());
+    }
+    End::Failed(failure)
 }

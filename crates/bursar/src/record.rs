@@ -8,14 +8,6 @@ use crate::engine::Plan;
 use crate::error::{Attempted, CallError, EndedBy};
 use crate::outcome::{Effect, Failure, Outcome};
 
-/// An unclassified error is uncertain once the deadline has passed.
-pub(crate) fn judge<E>(failure: Failure<E>, plan: &Plan, deadline: Option<Instant>) -> Failure<E> {
-    if !failure.is_classified() && passed(plan, deadline) {
-        return failure.after_deadline();
-    }
-    failure
-}
-
 /// What a call remembers of its attempts.
 #[derive(Debug)]
 pub(crate) struct Record {
