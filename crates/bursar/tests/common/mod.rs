@@ -5,10 +5,11 @@
 pub mod room;
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bursar::{Failure, ManualClock, OperationStats, Runtime};
@@ -155,4 +156,54 @@ impl Script {
 
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A future stepped by hand whose wake-ups may come from other threads.
+pub struct Stepped<F> {
+    future: Pin<Box<F>>,
+    waker: Waker,
+    rung: mpsc::Receiver<()>,
+}
+
+struct Bell(mpsc::Sender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // Nobody listens once the future is gone.
+        let _ = self.0.send(());
+    }
+}
+
+/// A waker, and where its wake-ups arrive.
+pub fn bell() -> (Waker, mpsc::Receiver<()>) {
+    let (bell, rung) = mpsc::channel();
+    (Waker::from(Arc::new(Bell(bell))), rung)
+}
+
+impl<F: Future> Stepped<F> {
+    pub fn new(future: F) -> Self {
+        let (waker, rung) = bell();
+        Self {
+            future: Box::pin(future),
+            waker,
+            rung,
+        }
+    }
+
+    pub fn poll(&mut self) -> Poll<F::Output> {
+        let mut cx = Context::from_waker(&self.waker);
+        self.future.as_mut().poll(&mut cx)
+    }
+
+    /// Waits for the next wake-up, from whichever thread.
+    pub fn wait(&self) {
+        receive(&self.rung);
+    }
+}
+
+/// Waits for a message. The bound is for a broken build: no test's result depends on it.
+#[track_caller]
+pub fn receive<T>(from: &mpsc::Receiver<T>) -> T {
+    from.recv_timeout(Duration::from_secs(20))
+        .expect("it comes, and at once")
 }
