@@ -287,6 +287,12 @@ where
         self
     }
 
+    /// The operation's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.contract.name()
+    }
+
     /// The contract, to run something else under it.
     pub fn contract(&self) -> &Contract {
         &self.contract

@@ -235,6 +235,8 @@ impl<E> Reason for Failure<E> {
 pub trait Classify {
     /// What success carries.
     type Ok;
+    /// The error that is classified.
+    type Reason;
     /// What failure carries.
     type Error;
 
@@ -245,6 +247,30 @@ pub trait Classify {
     fn classify(
         self,
         outcome: impl Into<Option<Outcome>>,
+    ) -> Result<Self::Ok, Failure<Self::Error>>;
+
+    /// An error here means what `outcome` says of it. `None` and [`Outcome::Success`] leave it unclassified.
+    ///
+    /// ```
+    /// use bursar::{Classify, Outcome};
+    /// use std::io::{Error, ErrorKind};
+    ///
+    /// let refused: Result<(), Error> = Err(ErrorKind::ConnectionRefused.into());
+    /// let failure = refused
+    ///     .classify_by(|error| match error.kind() {
+    ///         ErrorKind::ConnectionRefused => Some(Outcome::Transient),
+    ///         ErrorKind::ConnectionReset => Some(Outcome::Uncertain),
+    ///         _ => None,
+    ///     })
+    ///     .unwrap_err();
+    /// assert_eq!(failure.outcome(), Outcome::Transient);
+    /// ```
+    ///
+    /// # Errors
+    /// The error, classified.
+    fn classify_by<O: Into<Option<Outcome>>>(
+        self,
+        outcome: impl FnOnce(&Self::Reason) -> O,
     ) -> Result<Self::Ok, Failure<Self::Error>>;
 
     /// An error here means that it did not take effect and that trying again may help. The runtime trusts this word.
@@ -306,7 +332,18 @@ pub trait Classify {
 
 impl<T, R: Reason> Classify for Result<T, R> {
     type Ok = T;
+    type Reason = R;
     type Error = R::Error;
+
+    fn classify_by<O: Into<Option<Outcome>>>(
+        self,
+        outcome: impl FnOnce(&R) -> O,
+    ) -> Result<T, Failure<R::Error>> {
+        self.map_err(|reason| {
+            let verdict = outcome(&reason).into();
+            reason.into_failure(verdict)
+        })
+    }
 
     fn classify(self, outcome: impl Into<Option<Outcome>>) -> Result<T, Failure<R::Error>> {
         self.map_err(|reason| reason.into_failure(outcome.into()))
