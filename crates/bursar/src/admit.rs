@@ -1,15 +1,17 @@
-//! Waiting for admission within the caller's bounds.
+//! Waiting within the caller's bounds: for admission, and between attempts.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll, ready};
+use std::ops::Deref;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 
 use crate::bounds::Bounds;
 use crate::call::{Denied, Holding};
 use crate::clock::Alarm;
 use crate::engine::Plan;
-use crate::error::CallError;
+use crate::error::{CallError, EndedBy};
 use crate::key::Key;
-use crate::record::passed;
+use crate::record::{earlier, passed};
 
 /// Waits until the call holds everything it needs, within the caller's bounds.
 ///
@@ -58,7 +60,7 @@ pub(crate) fn poll_admission<B: Bounds, E>(
             Denied::Stopping(refusal) => CallError::Stopping(refusal),
         }));
     }
-    if let Some(at) = bounds.deadline() {
+    if let Some(at) = earlier(bounds.deadline(), holding.wait_until()) {
         ready!(alarm.poll(&plan.engine.clock, at, cx));
         return Poll::Ready(Err(CallError::AdmissionTimedOut(holding.withdraw())));
     }
@@ -76,4 +78,92 @@ pub(crate) async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+/// A pause between two attempts, and the wait for the units that were given back for it.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    /// When the pause ends; `None` once it has, and the units are queued for.
+    until: Option<Instant>,
+}
+
+impl Pause {
+    /// Begins to pause. What forbids it is the reason for which the call ends with its last failure.
+    pub(crate) fn begin<P: Deref<Target = Plan>>(
+        holding: &mut Holding<P>,
+        callers: Option<Instant>,
+        pause: Duration,
+        waker: &Waker,
+    ) -> Result<Self, EndedBy> {
+        let until = holding.plan().engine.clock.after(pause);
+        // A next attempt that cannot start before the deadline is not started.
+        match (until, callers) {
+            (Some(until), Some(deadline)) if until >= deadline => {
+                return Err(EndedBy::CallerDeadline);
+            }
+            (None, _) => return Err(EndedBy::WaitTooLong),
+            _ => {}
+        }
+        if !holding.park(waker.clone()) {
+            return Err(EndedBy::Stopping);
+        }
+        Ok(Self { until })
+    }
+
+    /// Ready when the call holds everything again, or with what ended it; then it holds nothing.
+    pub(crate) fn poll<P: Deref<Target = Plan>, B: Bounds>(
+        &mut self,
+        holding: &mut Holding<P>,
+        bounds: &mut B,
+        alarm: &mut Alarm,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), EndedBy>> {
+        let by = match ready!(self.poll_phases(holding, bounds, alarm, cx)) {
+            Ok(()) => return Poll::Ready(Ok(())),
+            Err(by) => by,
+        };
+        holding.end();
+        Poll::Ready(Err(by))
+    }
+
+    fn poll_phases<P: Deref<Target = Plan>, B: Bounds>(
+        &mut self,
+        holding: &mut Holding<P>,
+        bounds: &mut B,
+        alarm: &mut Alarm,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), EndedBy>> {
+        if bounds.left(cx) {
+            return Poll::Ready(Err(EndedBy::CallerLeft));
+        }
+        if passed(holding.plan(), bounds.deadline()) {
+            return Poll::Ready(Err(EndedBy::CallerDeadline));
+        }
+        if let Some(until) = self.until {
+            if holding.poll_parked(cx).is_ready() {
+                return Poll::Ready(Err(EndedBy::Stopping));
+            }
+            ready!(alarm.poll(&holding.plan().engine.clock, until, cx));
+            self.until = None;
+            holding.unpark();
+        }
+        // The key was kept, so none is asked for.
+        match holding.poll(cx, &Key::NONE) {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(Denied::Overloaded(_))) => return Poll::Ready(Err(EndedBy::Overload)),
+            Poll::Ready(Err(Denied::Stopping(_))) => return Poll::Ready(Err(EndedBy::Stopping)),
+            Poll::Pending => {}
+        }
+        let callers = bounds.deadline();
+        if let Some(at) = earlier(callers, holding.wait_until()) {
+            ready!(alarm.poll(&holding.plan().engine.clock, at, cx));
+            let by = if Some(at) == callers {
+                EndedBy::CallerDeadline
+            } else {
+                EndedBy::WaitTooLong
+            };
+            return Poll::Ready(Err(by));
+        }
+        Poll::Pending
+    }
 }

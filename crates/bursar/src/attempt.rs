@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub struct Attempt {
     deadline: AtomicU64,
     number: AtomicU32,
     cancelled: AtomicBool,
+    /// Stated by the call, the same for each attempt.
+    pub(crate) idempotency_key: Option<Arc<str>>,
     /// Who waits for the cancellation. A leaf lock; wakers are woken and dropped after it.
     wakers: Mutex<Slab<Option<Waker>>>,
 }
@@ -36,6 +38,7 @@ impl Attempt {
             deadline: AtomicU64::new(u64::MAX),
             number: AtomicU32::new(0),
             cancelled: AtomicBool::new(false),
+            idempotency_key: None,
             wakers: Mutex::new(Slab::new()),
         }
     }
@@ -61,6 +64,13 @@ impl Attempt {
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline()
             .map(|deadline| deadline.saturating_duration_since(self.clock.now()))
+    }
+
+    /// The idempotency key that the call states, the same for each of its attempts: send it along, so that the receiver
+    /// can tell a repetition.
+    #[must_use]
+    pub fn idempotency_key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
     }
 
     /// Whether the attempt is to stop: its deadline has passed, or the caller has left.

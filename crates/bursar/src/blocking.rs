@@ -13,25 +13,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
-use crate::admit::{admit, yield_now};
+use crate::admit::{Pause, admit, yield_now};
 use crate::attempt::Attempt;
 use crate::bounds::{Bounds, Unbounded};
 use crate::call::Holding;
 use crate::chain;
 use crate::clock::Alarm;
-use crate::contract::{Call, Contract};
+use crate::contract::{Call, Contract, Stated};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy, Refusal, Site};
 use crate::key::Key;
-use crate::outcome::{Effect, Failure};
+use crate::outcome::Failure;
 use crate::record::{Record, earlier, gone, passed};
+use crate::retry::Next;
 
 type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
 
 /// What moves to the thread and back.
 struct Work<F> {
     handler: F,
-    #[expect(dead_code, reason = "held for its drop, which gives everything back")]
     holding: Holding<Arc<Plan>>,
 }
 
@@ -191,7 +191,7 @@ enum End<F, T, E> {
 }
 
 /// One blocking attempt: its answer, or why there is none.
-async fn attempt<B, F, T, E>(
+async fn one_attempt<B, F, T, E>(
     plan: &Plan,
     job: &Job<F, T, E>,
     bounds: &mut B,
@@ -247,7 +247,7 @@ async fn drive_blocking<B, F, T, E>(
     plan: &Arc<Plan>,
     key: &Key,
     mut bounds: B,
-    effect: Option<Effect>,
+    stated: Stated,
     handler: F,
 ) -> Result<T, CallError<E>>
 where
@@ -264,15 +264,17 @@ where
         handler,
         holding: holding.promote(Arc::clone(plan)),
     };
+    let mut attempt = Attempt::new(plan.engine.clock.clone(), plan.engine.epoch);
+    attempt.idempotency_key = stated.idempotency_key;
+    let mut record = Record::new(stated.effect, attempt.idempotency_key.is_some());
     let job = Arc::new(Job {
-        attempt: Attempt::new(plan.engine.clock.clone(), plan.engine.epoch),
+        attempt,
         shared: Mutex::new(Shared {
             state: State::Idle,
             waker: None,
         }),
     });
     let _caller = Caller(&*job);
-    let mut record = Record::new(effect);
     let mut last: Option<Failure<E>> = None;
     loop {
         let deadline = plan
@@ -282,7 +284,7 @@ where
             .begin(record.attempts + 1, earlier(deadline, bounds.deadline()));
         job.lock().state = State::Queued(work);
         spawn(&job, &frames);
-        let (by, answer) = match attempt(plan, &job, &mut bounds, deadline).await {
+        let (by, answer) = match one_attempt(plan, &job, &mut bounds, deadline).await {
             End::NeverRan(by) => return Err(never_ran(plan, &record, by, last)),
             End::Cut(by) => {
                 record.attempts += 1;
@@ -302,15 +304,12 @@ where
                         } else {
                             failure
                         };
-                        if !record.again(plan, &failure) {
-                            return Err(record.error(plan, None, false, failure));
-                        }
                         work = back;
-                        yield_now().await;
-                        if let Some(by) =
-                            poll_fn(|cx| Poll::Ready(gone(plan, &mut bounds, cx))).await
-                        {
-                            return Err(record.error(plan, Some(by), false, failure));
+                        let next = record.next(plan, &failure);
+                        if let Err(by) = between(next, &mut work.holding, &mut bounds).await {
+                            // Units and key are back when the error is seen.
+                            drop(work);
+                            return Err(record.error(plan, by, false, failure));
                         }
                         plan.counters.retried();
                         last = Some(failure);
@@ -339,6 +338,35 @@ where
             }
             Err(panic) => resume_unwind(panic),
         };
+    }
+}
+
+/// From one attempt to the next: what the call holds it holds again at the end. The error is what ended the call
+/// besides the failure.
+async fn between<B: Bounds>(
+    next: Next,
+    holding: &mut Holding<Arc<Plan>>,
+    bounds: &mut B,
+) -> Result<(), Option<EndedBy>> {
+    match next {
+        Next::Nothing => Err(None),
+        Next::AtOnce => {
+            yield_now().await;
+            let plan = holding.plan();
+            match poll_fn(|cx| Poll::Ready(gone(plan, bounds, cx))).await {
+                Some(by) => Err(Some(by)),
+                None => Ok(()),
+            }
+        }
+        Next::After(pause) => {
+            let mut alarm = Alarm::new();
+            let callers = bounds.deadline();
+            let mut pause =
+                poll_fn(|cx| Poll::Ready(Pause::begin(holding, callers, pause, cx.waker())))
+                    .await?;
+            poll_fn(|cx| pause.poll(holding, bounds, &mut alarm, cx)).await?;
+            Ok(())
+        }
     }
 }
 
@@ -407,7 +435,13 @@ impl Contract {
         T: Send + 'static,
         E: Send + 'static,
     {
-        drive_blocking(self.plan(), const { &Key::NONE }, Unbounded, None, handler)
+        drive_blocking(
+            self.plan(),
+            const { &Key::NONE },
+            Unbounded,
+            Stated::default(),
+            handler,
+        )
     }
 }
 
@@ -431,7 +465,7 @@ impl<'c> Call<'c> {
         T: Send + 'static,
         E: Send + 'static,
     {
-        let (plan, key, bounds, effect) = self.parts();
-        drive_blocking(plan, key, bounds, effect, handler)
+        let (plan, key, bounds, stated) = self.parts();
+        drive_blocking(plan, key, bounds, stated, handler)
     }
 }

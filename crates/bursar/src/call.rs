@@ -14,7 +14,8 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
 
 use crate::budget::NotTaken;
 use crate::chain::{self, Frame};
@@ -23,6 +24,7 @@ use crate::error::{Refusal, Site};
 use crate::fifo::{Arrival, Joined, Slot, State};
 use crate::key::Key;
 use crate::keys::{Asked, KeyHold};
+use crate::sync::Ordering;
 
 /// See the module.
 ///
@@ -35,9 +37,21 @@ pub(crate) struct Holding<P: Deref<Target = Plan>> {
     /// The record in the queue that the stage names.
     slot: Option<Slot>,
     taken: u32,
-    queued: bool,
+    counted: Counted,
+    /// Counted among the operation's waiting calls.
+    waiting: bool,
     lobby: bool,
     stage: Stage,
+    /// Until when the policy lets it wait, once it waits.
+    wait_until: Option<Instant>,
+}
+
+/// What has been counted of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    Nothing,
+    Queued,
+    Started,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +60,8 @@ enum Stage {
     Acquiring,
     AtKey,
     AtBudget,
+    /// Pauses between two attempts, holding its key or a place in the lobby.
+    Parked,
     /// Holds everything.
     Executing,
     /// Counted, and everything given back.
@@ -67,9 +83,11 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             key: KeyHold::default(),
             slot: None,
             taken: 0,
-            queued: false,
+            counted: Counted::Nothing,
+            waiting: false,
             lobby: false,
             stage: Stage::Acquiring,
+            wait_until: None,
         }
     }
 
@@ -81,7 +99,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// Turns the call away if it is still before the lifecycle gate and that is closed.
     pub(crate) fn refuse_at_gate(&mut self) -> Option<Refusal> {
         let engine = &self.plan.engine;
-        let before = self.stage == Stage::Acquiring && self.bare() && !self.queued;
+        let before =
+            self.stage == Stage::Acquiring && self.bare() && self.counted == Counted::Nothing;
         if !before || !engine.lifecycle.stopping() || chain::inside(engine.id()) {
             return None;
         }
@@ -146,7 +165,12 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             _ => {}
         }
         ready!(self.take_budgets(cx))?;
-        if self.taken == 0 && self.key.is_none() && !self.enter_lobby() {
+        if self.lobby && self.taken > 0 {
+            // Back from a pause: a budget is its home again.
+            self.leave_lobby();
+        }
+        let homeless = self.bare();
+        if homeless && !self.enter_lobby() {
             return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
         }
         self.start();
@@ -157,6 +181,20 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         let plan = &*self.plan;
         let engine = &plan.engine;
         let nested = || chain::inside(engine.id());
+        if !plan.reject && !reserve_wait(plan, &mut self.waiting) {
+            // Full of waiters: refused if the key is held, which the table must say.
+            return match engine
+                .keys
+                .ask(plan.key_space, key, &mut self.key, nested, || None)
+            {
+                Asked::Held => {
+                    self.note_if_late();
+                    Poll::Ready(Ok(()))
+                }
+                Asked::Refused(usage) => Poll::Ready(Err(self.overloaded(Site::Key(usage)))),
+                _ => Poll::Ready(Err(Denied::Stopping(self.turn_away()))),
+            };
+        }
         let waker = (!plan.reject).then(|| cx.waker().clone());
         let asked = engine
             .keys
@@ -172,9 +210,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             });
         match asked {
             Asked::Held => {
-                if engine.lifecycle.stopping() {
-                    engine.lifecycle.note_late();
-                }
+                self.note_if_late();
                 Poll::Ready(Ok(()))
             }
             Asked::Queued(slot) => {
@@ -205,20 +241,22 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                     let site = self.budget_site();
                     return Poll::Ready(Err(self.overloaded(site)));
                 }
+                Err(NotTaken::MustWait) if !reserve_wait(&self.plan, &mut self.waiting) => {
+                    let site = self.budget_site();
+                    return Poll::Ready(Err(self.overloaded(site)));
+                }
                 Err(NotTaken::MustWait) => {
                     let joined = claim.budget.join(Arrival {
                         counters: &self.plan.counters,
                         units: claim.units,
                         nested: chain::inside(engine.id()),
                         bare: self.bare(),
-                        counted: self.queued,
+                        counted: self.counted != Counted::Nothing,
                         waker: cx.waker().clone(),
                     });
                     match joined {
                         Joined::Taken => {
-                            if engine.lifecycle.stopping() {
-                                engine.lifecycle.note_late();
-                            }
+                            self.note_if_late();
                             self.taken += 1;
                         }
                         Joined::Queued(slot) => {
@@ -246,20 +284,103 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.lobby
     }
 
+    fn note_if_late(&self) {
+        let lifecycle = &self.plan.engine.lifecycle;
+        if lifecycle.stopping() {
+            lifecycle.note_late();
+        }
+    }
+
+    fn leave_lobby(&mut self) {
+        self.lobby = false;
+        let lifecycle = &self.plan.engine.lifecycle;
+        lifecycle.tell(lifecycle.leave());
+    }
+
     #[inline]
     fn start(&mut self) {
-        if self.queued {
-            self.plan.counters.late();
-        } else {
-            self.plan.counters.direct();
+        match self.counted {
+            Counted::Nothing => self.plan.counters.direct(),
+            Counted::Queued => self.plan.counters.late(),
+            Counted::Started => {}
         }
+        self.counted = Counted::Started;
         self.stage = Stage::Executing;
+        self.end_wait();
     }
 
     fn wait(&mut self, stage: Stage, slot: Slot) {
-        self.queued = true;
+        if self.counted == Counted::Nothing {
+            self.counted = Counted::Queued;
+        }
         self.stage = stage;
         self.slot = Some(slot);
+        if self.wait_until.is_none() {
+            let clock = &self.plan.engine.clock;
+            self.wait_until = self.plan.max_wait.and_then(|wait| clock.after(wait));
+        }
+    }
+
+    /// Until when the policy lets the call wait. `None` if it does not wait, or may for ever.
+    pub(crate) fn wait_until(&self) -> Option<Instant> {
+        self.wait_until
+    }
+
+    #[inline]
+    fn end_wait(&mut self) {
+        if self.waiting {
+            self.waiting = false;
+            self.plan.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.wait_until = None;
+    }
+
+    /// Gives the units back between two attempts and keeps the key; without one the lobby is the call's home. False if
+    /// shutdown forbids the pause: then everything is still held.
+    pub(crate) fn park(&mut self, waker: Waker) -> bool {
+        let engine = Arc::clone(&self.plan.engine);
+        let nested = chain::inside(engine.id());
+        let needs_lobby = self.key.is_none() && !self.lobby;
+        // First the new home, then the old one back: a drain finds the call in one of them.
+        if needs_lobby && !self.enter_lobby() {
+            return false;
+        }
+        let parked = engine.lifecycle.park(Arrival {
+            counters: &self.plan.counters,
+            units: 0,
+            nested,
+            bare: false,
+            counted: true,
+            waker,
+        });
+        let Some(slot) = parked else {
+            if needs_lobby {
+                self.leave_lobby();
+            }
+            return false;
+        };
+        self.give_units();
+        self.stage = Stage::Parked;
+        self.slot = Some(slot);
+        true
+    }
+
+    /// Ready when shutdown ends the pause: the call is over then.
+    pub(crate) fn poll_parked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let (Stage::Parked, Some(slot)) = (self.stage, self.slot) {
+            ready!(self.plan.engine.lifecycle.poll_parked(slot, cx));
+            self.slot = None;
+            self.end_early();
+        }
+        Poll::Ready(())
+    }
+
+    /// The pause is over: [`poll`](Self::poll) queues for the units again, at the tail.
+    pub(crate) fn unpark(&mut self) {
+        if let (Stage::Parked, Some(slot)) = (self.stage, self.slot.take()) {
+            self.plan.engine.lifecycle.unpark(slot);
+            self.stage = Stage::Acquiring;
+        }
     }
 
     /// Whether the call holds nothing: a key it waits for is not held.
@@ -270,9 +391,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// The gate is closed: a refusal if this was the first thing the call touched, a withdrawal if not.
     #[cold]
     fn turn_away(&mut self) -> Refusal {
-        if self.bare() && !self.queued {
+        if self.bare() && self.counted == Counted::Nothing {
             self.plan.counters.refused();
             self.stage = Stage::Over;
+            self.end_wait();
         } else {
             self.give_up();
         }
@@ -286,6 +408,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         if self.bare() {
             self.key = KeyHold::default();
             self.stage = Stage::Over;
+            self.end_wait();
         } else {
             self.stage = Stage::Acquiring;
             self.give_up();
@@ -295,7 +418,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     #[cold]
     fn overloaded(&mut self, site: Site) -> Denied {
-        self.plan.counters.overloaded();
+        if self.counted != Counted::Started {
+            self.plan.counters.overloaded();
+        }
         self.give_up();
         Denied::Overloaded(self.refusal(site))
     }
@@ -335,9 +460,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// Ends an admitted call that did not come to execute, counting it as admitted if that was not done yet.
     fn give_up(&mut self) {
-        if !self.queued {
+        if self.counted == Counted::Nothing {
             self.plan.counters.queued();
-            self.queued = true;
+            self.counted = Counted::Queued;
         }
         self.end_early();
     }
@@ -376,31 +501,72 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                     self.plan.counters.finished();
                 }
             }
-            _ if self.queued => self.plan.counters.finished(),
-            // Never admitted: dropped before its first poll.
-            _ => {}
+            (stage, slot) => {
+                if let (Stage::Parked, Some(slot)) = (stage, slot) {
+                    engine.lifecycle.unpark(slot);
+                }
+                // Not one that was never admitted, dropped before its first poll.
+                if self.counted != Counted::Nothing {
+                    self.plan.counters.finished();
+                }
+            }
         }
+        self.end_wait();
     }
 
     /// Budgets in reverse, the key last.
     #[inline(always)]
     fn release(&mut self) {
+        self.give_units();
         let plan = &*self.plan;
         let lifecycle = &plan.engine.lifecycle;
-        while self.taken > 0 {
-            self.taken -= 1;
-            let claim = &plan.claims[self.taken as usize];
-            lifecycle.tell(claim.budget.give(claim.units));
-        }
         if !self.key.is_none() {
             lifecycle.tell(plan.engine.keys.release(self.key));
             self.key = KeyHold::default();
         }
         if self.lobby {
-            self.lobby = false;
-            lifecycle.tell(lifecycle.leave());
+            self.leave_lobby();
         }
     }
+
+    #[inline(always)]
+    fn give_units(&mut self) {
+        let plan = &*self.plan;
+        while self.taken > 0 {
+            self.taken -= 1;
+            let claim = &plan.claims[self.taken as usize];
+            let poke = claim.budget.give(claim.units);
+            plan.engine.lifecycle.tell(poke);
+        }
+    }
+}
+
+/// Counts a call among its operation's waiting ones; false if there are as many as the policy allows.
+fn reserve_wait(plan: &Plan, counted: &mut bool) -> bool {
+    let Some(most) = plan.max_waiting else {
+        return true;
+    };
+    if !*counted {
+        let most = u64::from(most);
+        let mut waiting = plan.waiting.load(Ordering::Relaxed);
+        loop {
+            if waiting >= most {
+                return false;
+            }
+            let next = plan.waiting.compare_exchange_weak(
+                waiting,
+                waiting + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match next {
+                Ok(_) => break,
+                Err(seen) => waiting = seen,
+            }
+        }
+        *counted = true;
+    }
+    true
 }
 
 impl<'p> Holding<&'p Plan> {
@@ -416,9 +582,11 @@ impl<'p> Holding<&'p Plan> {
             key: std::mem::take(&mut self.key),
             slot: self.slot.take(),
             taken: self.taken,
-            queued: self.queued,
+            counted: self.counted,
+            waiting: std::mem::take(&mut self.waiting),
             lobby: self.lobby,
             stage: self.stage,
+            wait_until: self.wait_until.take(),
         };
         // What it held has moved out.
         self.stage = Stage::Over;

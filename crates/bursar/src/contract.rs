@@ -15,6 +15,7 @@ use crate::error::CallError;
 use crate::execute::{Drive, Keep, Keyless, Release};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
+use crate::record::Record;
 
 /// A policy that its runtime has accepted. Cheap to clone; every clone is the same operation.
 ///
@@ -82,7 +83,15 @@ impl Contract {
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
         let handler = move |()| handler();
-        Drive::new(&self.plan, Keyless, Unbounded, (), Release, None, handler)
+        Drive::new(
+            &self.plan,
+            Keyless,
+            Unbounded,
+            (),
+            Release,
+            Record::new(None, false),
+            handler,
+        )
     }
 
     /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
@@ -100,9 +109,17 @@ impl Contract {
     {
         let handler = |()| handler();
         let keep = Keep(&self.plan);
-        Drive::new(&self.plan, Keyless, Unbounded, (), keep, None, handler)
-            .await
-            .map(|(value, holding)| (value, Permit::new(holding)))
+        Drive::new(
+            &self.plan,
+            Keyless,
+            Unbounded,
+            (),
+            keep,
+            Record::new(None, false),
+            handler,
+        )
+        .await
+        .map(|(value, holding)| (value, Permit::new(holding)))
     }
 
     /// Gives the units without a handler. What is done under the permit is outside the chain of nested calls.
@@ -198,6 +215,15 @@ impl<'c> Call<'c> {
         self
     }
 
+    /// States a key by which the receiver can tell a repetition of this call. It makes the call idempotent as far as
+    /// retries go, and every attempt reads the same key from [`Attempt::idempotency_key`]. A non-idempotent policy asks
+    /// for such retries with
+    /// [`on_uncertain_if_idempotency_key`](crate::Retry::on_uncertain_if_idempotency_key).
+    pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.attempt.idempotency_key = Some(key.into());
+        self
+    }
+
     /// States what this call changes. The stricter of this and the policy's effect counts; a policy with
     /// [effect per call](crate::Policy::effect_per_call) states none, so that this one counts.
     pub fn effect(mut self, effect: Effect) -> Self {
@@ -232,13 +258,14 @@ impl<'c> Call<'c> {
             attempt,
         } = self;
         let attempt: &'a Attempt = attempt;
+        let record = Record::new(*effect, attempt.idempotency_key.is_some());
         Drive::new(
             plan,
             &*key,
             bounds.anew(),
             attempt,
             Release,
-            *effect,
+            record,
             handler,
         )
     }
@@ -267,8 +294,9 @@ impl<'c> Call<'c> {
             attempt,
         } = self;
         let attempt: &'a Attempt = attempt;
+        let record = Record::new(*effect, attempt.idempotency_key.is_some());
         let keep = Keep(plan);
-        let call = Drive::new(plan, &*key, bounds.anew(), attempt, keep, *effect, handler);
+        let call = Drive::new(plan, &*key, bounds.anew(), attempt, keep, record, handler);
         async move {
             call.await
                 .map(|(value, holding)| (value, Permit::new(holding)))
@@ -289,9 +317,21 @@ impl<'c> Call<'c> {
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn parts(&mut self) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Option<Effect>) {
-        (self.plan, &self.key, self.bounds.anew(), self.effect)
+    pub(crate) fn parts(&mut self) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Stated) {
+        let stated = Stated {
+            effect: self.effect,
+            idempotency_key: self.attempt.idempotency_key.clone(),
+        };
+        (self.plan, &self.key, self.bounds.anew(), stated)
     }
+}
+
+/// What a call states about itself.
+#[cfg(feature = "tokio")]
+#[derive(Debug, Default)]
+pub(crate) struct Stated {
+    pub(crate) effect: Option<Effect>,
+    pub(crate) idempotency_key: Option<Arc<str>>,
 }
 
 impl fmt::Debug for Call<'_> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::backoff::{Backoff, Jitter};
 use crate::budget::Budget;
 use crate::clock::ClockHandle;
 use crate::invalid::ContractError;
@@ -12,7 +13,7 @@ use crate::outcome::{Effect, Outcome};
 use crate::policy::{Declared, DeclaredEffect};
 use crate::retry::RetryPlan;
 use crate::stats::{BudgetStats, Counters, Stats};
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU64, Mutex, lock};
 
 /// The state of one runtime. Two engines share nothing.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Engine {
     pub(crate) clock: ClockHandle,
     /// The moment of construction.
     pub(crate) epoch: Instant,
+    pub(crate) jitter: Jitter,
     /// A leaf lock, taken when an operation is built or counters are read; never on the path of a call.
     registry: Mutex<Registry>,
 }
@@ -57,6 +59,10 @@ pub(crate) struct Plan {
     pub(crate) key_space: KeySpace,
     /// `None` when each call states its own.
     pub(crate) effect: Option<Effect>,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) max_waiting: Option<u32>,
+    /// Calls waiting, counted only where `max_waiting` bounds them.
+    pub(crate) waiting: AtomicU64,
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Option<Duration>,
     pub(crate) retry: RetryPlan,
@@ -68,6 +74,7 @@ impl Engine {
     pub(crate) fn new(
         resources: Vec<(String, u32)>,
         clock: ClockHandle,
+        seed: Option<u64>,
     ) -> Result<Self, ContractError> {
         if resources.is_empty() {
             return Err(ContractError::NoBudgets);
@@ -95,6 +102,7 @@ impl Engine {
             lifecycle: Lifecycle::new(),
             epoch: clock.now(),
             clock,
+            jitter: Jitter::new(seed),
             registry: Mutex::default(),
         })
     }
@@ -143,6 +151,9 @@ impl Engine {
             key_required: declared.key_required,
             key_space,
             effect,
+            max_wait: declared.max_wait,
+            max_waiting: declared.max_waiting,
+            waiting: AtomicU64::new(0),
             timeout: declared.timeout,
             grace: declared.grace.filter(|grace| !grace.is_zero()),
             retry: declared.retry,
@@ -299,6 +310,22 @@ fn check_durations(operation: &str, declared: &Declared) -> Result<(), ContractE
             wrong("timeout", timeout, "it must be longer than zero")
         }
         (None, Some(grace)) => wrong("grace", grace, "a grace follows a timeout, and none is set"),
+        _ => Ok(()),
+    }?;
+    if let Some(wait) = declared.max_wait.filter(Duration::is_zero) {
+        return wrong(
+            "longest wait",
+            wait,
+            "it must be longer than zero; to wait for nothing, reject",
+        );
+    }
+    match declared.retry.backoff {
+        Some(Backoff { base, .. }) if base.is_zero() => {
+            wrong("backoff base", base, "it must be longer than zero")
+        }
+        Some(Backoff { base, cap }) if cap < base => {
+            wrong("backoff cap", cap, "it must not be shorter than the base")
+        }
         _ => Ok(()),
     }
 }

@@ -107,6 +107,12 @@ pub enum EndedBy {
     CallerDeadline,
     /// The caller's token fired.
     CallerLeft,
+    /// Shutdown began while the call paused between attempts, or waited for its units again.
+    Stopping,
+    /// After a pause the units were not free and the operation does not wait.
+    Overload,
+    /// After a pause the units did not come free in time.
+    WaitTooLong,
 }
 
 impl fmt::Display for EndedBy {
@@ -115,6 +121,9 @@ impl fmt::Display for EndedBy {
             Self::AttemptTimeout => "the attempt's timeout",
             Self::CallerDeadline => "the caller's deadline",
             Self::CallerLeft => "the caller's leaving",
+            Self::Stopping => "shutdown",
+            Self::Overload => "want of capacity for another attempt",
+            Self::WaitTooLong => "too long a wait for another attempt",
         })
     }
 }
@@ -193,7 +202,7 @@ impl<E: fmt::Debug> fmt::Debug for Attempted<E> {
 pub enum CallError<E> {
     /// The operation rejects instead of waiting, and something was not free.
     Overloaded(Refusal),
-    /// The caller's deadline passed before the handler could start.
+    /// The caller's deadline, or the longest wait of the policy, passed before the handler could start.
     AdmissionTimedOut(Refusal),
     /// The caller's token fired before the handler could start.
     Withdrawn(Refusal),
@@ -331,11 +340,9 @@ impl<E> fmt::Display for CallError<E> {
             Self::Overloaded(refusal) => {
                 write!(f, "was refused, it does not wait: {}", refusal.site)
             }
-            Self::AdmissionTimedOut(refusal) => write!(
-                f,
-                "did not start before the caller's deadline: {}",
-                refusal.site
-            ),
+            Self::AdmissionTimedOut(refusal) => {
+                write!(f, "did not start in time: {}", refusal.site)
+            }
             Self::Withdrawn(refusal) => write!(
                 f,
                 "was withdrawn by its caller before it started: {}",
@@ -402,7 +409,12 @@ impl<T, E> Carry for Result<T, CallError<E>> {
     fn carry(self) -> Result<T, Failure<CallError<E>>> {
         self.map_err(|error| {
             let outcome = error.outcome();
-            Failure::classified(error, outcome)
+            let pushback = error.failure().and_then(Failure::pushback);
+            let failure = Failure::classified(error, outcome);
+            match pushback {
+                Some(pause) => failure.after(pause),
+                None => failure,
+            }
         })
     }
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use pin_project_lite::pin_project;
 
-use crate::admit::poll_admission;
+use crate::admit::{Pause, poll_admission};
 use crate::attempt::Lend;
 use crate::bounds::Bounds;
 use crate::call::Holding;
@@ -21,8 +21,9 @@ use crate::clock::Alarm;
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy};
 use crate::key::Key;
-use crate::outcome::{Effect, Failure};
+use crate::outcome::Failure;
 use crate::record::{Record, earlier, gone, passed};
+use crate::retry::Next;
 
 /// How one attempt ended.
 enum End<T, E> {
@@ -43,6 +44,8 @@ enum Stage {
     Running,
     /// One attempt failed and the next follows after one turn of the executor.
     Between,
+    /// One attempt failed and the next follows after a pause.
+    Pausing,
     Over,
 }
 
@@ -50,6 +53,7 @@ enum Stage {
 enum Parked<E> {
     Refused(CallError<E>),
     Between(Failure<E>, Option<EndedBy>),
+    Pausing(Failure<E>, Option<EndedBy>, Pause),
 }
 
 /// What becomes of the holding when the call succeeds.
@@ -120,7 +124,7 @@ impl<'p, K, B, L, D, F, Fut, E> Drive<'p, K, B, L, D, F, Fut, E> {
         bounds: B,
         lend: L,
         deliver: D,
-        effect: Option<Effect>,
+        record: Record,
         handler: F,
     ) -> Self {
         Self {
@@ -131,7 +135,7 @@ impl<'p, K, B, L, D, F, Fut, E> Drive<'p, K, B, L, D, F, Fut, E> {
             lend,
             deliver,
             handler,
-            record: Record::new(effect),
+            record,
             deadline: None,
             in_grace: false,
             alarm: Alarm::new(),
@@ -246,13 +250,23 @@ where
             End::Failed(failure) => (failure, None),
             End::Cut(by, failure) => (failure, Some(by)),
         };
-        match failed(work.holding, this.record, cut, failure) {
+        match failed(
+            work.holding,
+            this.record,
+            this.bounds.deadline(),
+            cut,
+            failure,
+            cx,
+        ) {
             Ok(error) => {
                 *work.stage = Stage::Over;
                 Poll::Ready(Err(error))
             }
             Err(again) => {
-                *work.stage = Stage::Between;
+                *work.stage = match again {
+                    Parked::Pausing(..) => Stage::Pausing,
+                    _ => Stage::Between,
+                };
                 *this.parked = Some(again);
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -359,6 +373,24 @@ fn before_attempt<B: Bounds, E>(
             plan.counters.retried();
             Poll::Ready(Ok(()))
         }
+        Some(Parked::Pausing(failure, cut, mut pause)) => {
+            match pause.poll(holding, bounds, alarm, cx) {
+                Poll::Pending => {
+                    *parked = Some(Parked::Pausing(failure, cut, pause));
+                    Poll::Pending
+                }
+                Poll::Ready(Ok(())) => {
+                    holding.plan().counters.retried();
+                    Poll::Ready(Ok(()))
+                }
+                Poll::Ready(Err(by)) => {
+                    *stage = Stage::Over;
+                    let plan = holding.plan_ref();
+                    let error = record.error(plan, Some(by), cut.is_some(), failure);
+                    Poll::Ready(Err(error))
+                }
+            }
+        }
     }
 }
 
@@ -367,16 +399,28 @@ fn before_attempt<B: Bounds, E>(
 fn failed<E>(
     holding: &mut Holding<&Plan>,
     record: &mut Record,
+    callers: Option<Instant>,
     cut: Option<EndedBy>,
     failure: Failure<E>,
+    cx: &Context<'_>,
 ) -> Result<CallError<E>, Parked<E>> {
     let plan = holding.plan_ref();
     let left = matches!(cut, Some(EndedBy::CallerDeadline | EndedBy::CallerLeft));
-    if left || !record.again(plan, &failure) {
-        holding.end();
-        return Ok(record.error(plan, cut, cut.is_some(), failure));
-    }
-    Err(Parked::Between(failure, cut))
+    let next = if left {
+        Next::Nothing
+    } else {
+        record.next(plan, &failure)
+    };
+    let ended_by = match next {
+        Next::Nothing => cut,
+        Next::AtOnce => return Err(Parked::Between(failure, cut)),
+        Next::After(pause) => match Pause::begin(holding, callers, pause, cx.waker()) {
+            Ok(pause) => return Err(Parked::Pausing(failure, cut, pause)),
+            Err(by) => Some(by),
+        },
+    };
+    holding.end();
+    Ok(record.error(plan, ended_by, cut.is_some(), failure))
 }
 
 /// A suspended attempt: arms the timer, and at a deadline tells the handler and polls it once more.

@@ -50,6 +50,7 @@
 
 mod admit;
 mod attempt;
+mod backoff;
 #[cfg(feature = "tokio")]
 mod blocking;
 mod bounds;
@@ -82,6 +83,7 @@ mod wake;
 mod loom_tests;
 
 pub use attempt::{Attempt, Cancelled};
+pub use backoff::{Backoff, retry_after};
 pub use clock::{Clock, ManualClock, Timer};
 pub use contract::{Call, Contract, Permit};
 pub use error::{Attempted, CallError, Carry, EndedBy, Refusal, ShutdownError, Usage};

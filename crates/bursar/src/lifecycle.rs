@@ -12,10 +12,11 @@
 //!    the two sees the other.
 //! 3. The lock is a leaf and wakers are woken after it.
 
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
+use crate::fifo::{Arrival, List, Slot, Slots, State};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 
@@ -28,6 +29,15 @@ pub(crate) struct Lifecycle {
     lobby: AtomicU64,
     late: AtomicU64,
     drains: Mutex<Slab<Option<Waker>>>,
+    /// Calls that pause between attempts. They hold a key or a place in the lobby.
+    parked: Mutex<Parked>,
+}
+
+#[derive(Debug)]
+struct Parked {
+    slots: Slots,
+    list: List,
+    stopping: bool,
 }
 
 impl Lifecycle {
@@ -36,6 +46,11 @@ impl Lifecycle {
             lobby: AtomicU64::new(0),
             late: AtomicU64::new(0),
             drains: Mutex::new(Slab::new()),
+            parked: Mutex::new(Parked {
+                slots: Slots::new(),
+                list: List::new(),
+                stopping: false,
+            }),
         }
     }
 
@@ -69,9 +84,54 @@ impl Lifecycle {
         Poke(before == ONE | STOP)
     }
 
-    /// Closes the lobby. Calls in it go on.
+    /// Closes the lobby, where calls go on, and ends the pauses of calls that are not nested.
     pub(crate) fn stop(&self) {
         self.lobby.fetch_or(STOP, Ordering::Relaxed);
+        let mut wakes = WakeList::new();
+        let mut parked = lock(&self.parked);
+        parked.stopping = true;
+        let Parked { slots, list, .. } = &mut *parked;
+        slots.stop(list, &mut wakes);
+        drop(parked);
+        drop(wakes);
+    }
+
+    /// A call begins to pause; `None` if shutdown forbids it.
+    pub(crate) fn park(&self, arrival: Arrival<'_>) -> Option<Slot> {
+        let mut parked = lock(&self.parked);
+        let Parked {
+            slots,
+            list,
+            stopping,
+        } = &mut *parked;
+        if *stopping && !arrival.nested {
+            drop(parked);
+            return None;
+        }
+        Some(slots.push(list, arrival))
+    }
+
+    /// Ready when shutdown has ended the pause, the record freed; while pending, the current waker is kept.
+    pub(crate) fn poll_parked(&self, slot: Slot, cx: &mut Context<'_>) -> Poll<()> {
+        let waker = cx.waker().clone();
+        let mut parked = lock(&self.parked);
+        let (state, old) = parked.slots.state(slot, waker);
+        let removed = (state != State::Waiting).then(|| parked.slots.remove(None, slot, false));
+        drop(parked);
+        drop((old, removed));
+        match state {
+            State::Waiting => Poll::Pending,
+            State::Granted | State::Stopped => Poll::Ready(()),
+        }
+    }
+
+    /// The pause is over, or its caller went away.
+    pub(crate) fn unpark(&self, slot: Slot) {
+        let mut parked = lock(&self.parked);
+        let Parked { slots, list, .. } = &mut *parked;
+        let removed = slots.remove(Some(list), slot, false);
+        drop(parked);
+        drop(removed);
     }
 
     /// Closed and empty.

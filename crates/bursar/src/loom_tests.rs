@@ -34,7 +34,7 @@ impl World {
         let clock = ClockHandle::Custom(Arc::new(ManualClock::new()));
         let budgets = vec![("a".to_owned(), a), ("b".to_owned(), 1)];
         Arc::new(Self {
-            engine: Arc::new(Engine::new(budgets, clock).expect("valid budgets")),
+            engine: Arc::new(Engine::new(budgets, clock, Some(7)).expect("valid budgets")),
             guarded: AtomicU64::new(0),
             inside: std::sync::atomic::AtomicU32::new(0),
         })

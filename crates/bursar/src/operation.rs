@@ -15,6 +15,7 @@ use crate::error::CallError;
 use crate::execute::{Deliver, Drive, Keep, Release};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
+use crate::record::Record;
 
 /// What an operation does with its input. Business logic stays ordinary: the handler knows no budget and no retry.
 ///
@@ -318,6 +319,7 @@ where
             operation: self,
             bounds: Bounded::default(),
             effect: None,
+            idempotency_key: None,
         }
     }
 
@@ -339,7 +341,7 @@ where
         &self,
         input: I,
     ) -> impl Future<Output = Result<H::Output, CallError<H::Error>>> + Send + use<'_, I, H> {
-        async move { self.perform(&input, Unbounded, Release, None).await }
+        async move { self.perform(&input, Unbounded, Release, None, None).await }
     }
 
     /// Calls the operation and returns the value together with what the call holds: it goes on executing until the
@@ -364,12 +366,15 @@ where
         bounds: B,
         deliver: D,
         effect: Option<Effect>,
+        idempotency_key: Option<Arc<str>>,
     ) -> Result<D::Of<H::Output>, CallError<H::Error>> {
         let plan = self.contract.plan();
         let key = self.key.as_ref().map_or(Key::NONE, |key| key(input));
-        let attempt = Attempt::new(plan.engine.clock.clone(), plan.engine.epoch);
+        let mut attempt = Attempt::new(plan.engine.clock.clone(), plan.engine.epoch);
+        attempt.idempotency_key = idempotency_key;
+        let record = Record::new(effect, attempt.idempotency_key.is_some());
         let handler = |attempt| self.handler.handle(attempt, input);
-        Drive::new(plan, &key, bounds, &attempt, deliver, effect, handler).await
+        Drive::new(plan, &key, bounds, &attempt, deliver, record, handler).await
     }
 }
 
@@ -380,6 +385,7 @@ pub struct OperationCall<'c, I, H> {
     operation: &'c Operation<I, H>,
     bounds: Bounded<'c>,
     effect: Option<Effect>,
+    idempotency_key: Option<Arc<str>>,
 }
 
 impl<'c, I, H> OperationCall<'c, I, H>
@@ -402,6 +408,13 @@ where
     /// Ends the call when `token` completes; see [`Call::until`](crate::Call::until).
     pub fn until(mut self, token: impl Future + Send + 'c) -> Self {
         self.bounds.token = Some(Token::new(token));
+        self
+    }
+
+    /// States a key by which the receiver can tell a repetition; see
+    /// [`Call::idempotency_key`](crate::Call::idempotency_key).
+    pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.idempotency_key = Some(key.into());
         self
     }
 
@@ -429,7 +442,13 @@ where
         async move {
             let mut bounds = self.bounds;
             self.operation
-                .perform(&input, &mut bounds, Release, self.effect)
+                .perform(
+                    &input,
+                    &mut bounds,
+                    Release,
+                    self.effect,
+                    self.idempotency_key,
+                )
                 .await
         }
     }
@@ -454,7 +473,7 @@ where
             let mut bounds = self.bounds;
             let keep = Keep(self.operation.contract.plan());
             self.operation
-                .perform(&input, &mut bounds, keep, self.effect)
+                .perform(&input, &mut bounds, keep, self.effect, self.idempotency_key)
                 .await
                 .map(|(value, holding)| (value, Permit::new(holding)))
         }

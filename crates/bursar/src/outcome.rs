@@ -2,6 +2,7 @@
 //! ([`Classify`], [`Failure`]).
 
 use std::fmt;
+use std::time::Duration;
 
 /// What an operation changes in the world, and so whether it may be repeated.
 ///
@@ -63,6 +64,7 @@ impl fmt::Display for Outcome {
 /// It is no `std::error::Error`, so that `?` never turns an error into a failure silently.
 pub struct Failure<E> {
     verdict: Option<Outcome>,
+    pushback: Option<Duration>,
     error: Option<E>,
 }
 
@@ -106,6 +108,7 @@ impl<E> Failure<E> {
     const fn said(verdict: Option<Outcome>, error: E) -> Self {
         Self {
             verdict,
+            pushback: None,
             error: Some(error),
         }
     }
@@ -114,6 +117,7 @@ impl<E> Failure<E> {
     pub(crate) const fn cut_off() -> Self {
         Self {
             verdict: Some(Outcome::Uncertain),
+            pushback: None,
             error: None,
         }
     }
@@ -122,6 +126,20 @@ impl<E> Failure<E> {
     pub(crate) fn after_deadline(mut self) -> Self {
         self.verdict.get_or_insert(Outcome::Uncertain);
         self
+    }
+
+    /// The server asked to be left alone for `pause`: if the attempt is repeated, then not before. It takes the place of
+    /// the policy's backoff; longer than the backoff's cap, or without a backoff, it ends the call.
+    #[must_use]
+    pub fn after(mut self, pause: Duration) -> Self {
+        self.pushback = Some(pause);
+        self
+    }
+
+    /// How long the server asked to be left alone.
+    #[must_use]
+    pub fn pushback(&self) -> Option<Duration> {
+        self.pushback
     }
 
     /// What the failure means. Never [`Outcome::Success`].
@@ -152,6 +170,7 @@ impl<E> Failure<E> {
     pub fn map<F>(self, change: impl FnOnce(E) -> F) -> Failure<F> {
         Failure {
             verdict: self.verdict,
+            pushback: self.pushback,
             error: self.error.map(change),
         }
     }
@@ -161,6 +180,7 @@ impl<E: fmt::Debug> fmt::Debug for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Failure")
             .field("verdict", &self.verdict)
+            .field("pushback", &self.pushback)
             .field("error", &self.error)
             .finish()
     }

@@ -54,6 +54,8 @@ impl Permits<Unchecked> for Dynamic {}
 /// | [`timeout`](Policy::timeout) | an attempt may take for ever |
 /// | [`grace`](Policy::grace) | none |
 /// | [`retry`](Policy::retry) | one attempt |
+/// | [`max_wait`](Policy::max_wait) | a call waits for as long as its caller does |
+/// | [`max_waiting`](Policy::max_waiting) | any number of calls wait |
 /// | [`require_key`](Policy::require_key) | a call may come without a key |
 /// | [`key_space`](Policy::key_space) | the runtime's common space |
 ///
@@ -84,6 +86,8 @@ pub(crate) struct Declared {
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Option<Duration>,
     pub(crate) retry: RetryPlan,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) max_waiting: Option<u32>,
     pub(crate) key_required: bool,
     pub(crate) key_space: Option<String>,
 }
@@ -105,6 +109,8 @@ impl<E> Policy<E> {
                 timeout: None,
                 grace: None,
                 retry: RetryPlan::NEVER,
+                max_wait: None,
+                max_waiting: None,
                 key_required: false,
                 key_space: None,
             },
@@ -199,6 +205,21 @@ impl<E> Policy<E> {
         E: Permits<R>,
     {
         self.declared.retry = retry.plan;
+        self
+    }
+
+    /// The longest a call waits, for its key and all its budgets together, and again after each backoff; then it fails
+    /// as [`Throttled`](crate::Outcome::Throttled)
+    /// ([`CallError::AdmissionTimedOut`](crate::CallError::AdmissionTimedOut)).
+    pub fn max_wait(mut self, longest: Duration) -> Self {
+        self.declared.max_wait = Some(longest);
+        self
+    }
+
+    /// How many calls of this operation may wait at a time; one more fails as
+    /// [`Throttled`](crate::Outcome::Throttled) ([`CallError::Overloaded`](crate::CallError::Overloaded)).
+    pub fn max_waiting(mut self, most: u32) -> Self {
+        self.declared.max_waiting = Some(most);
         self
     }
 

@@ -7,6 +7,7 @@ use crate::bounds::Bounds;
 use crate::engine::Plan;
 use crate::error::{Attempted, CallError, EndedBy};
 use crate::outcome::{Effect, Failure, Outcome};
+use crate::retry::{Made, Next};
 
 /// What a call remembers of its attempts.
 #[derive(Debug)]
@@ -15,26 +16,32 @@ pub(crate) struct Record {
     uncertain: bool,
     /// What the call states of its effect.
     stated: Option<Effect>,
+    /// Whether the call states an idempotency key.
+    keyed: bool,
 }
 
 impl Record {
     #[inline]
-    pub(crate) fn new(stated: Option<Effect>) -> Self {
+    pub(crate) fn new(stated: Option<Effect>, keyed: bool) -> Self {
         Self {
             attempts: 0,
             uncertain: false,
             stated,
+            keyed,
         }
     }
 
-    /// Whether another attempt follows one that failed so.
-    pub(crate) fn again<E>(&mut self, plan: &Plan, failure: &Failure<E>) -> bool {
+    /// What follows an attempt that failed so.
+    pub(crate) fn next<E>(&mut self, plan: &Plan, failure: &Failure<E>) -> Next {
         self.uncertain |= failure.outcome() == Outcome::Uncertain;
-        plan.retry.again(
-            effect_of(plan.effect, self.stated),
-            failure.outcome(),
-            self.attempts,
-        )
+        let made = Made {
+            effect: effect_of(plan.effect, self.stated),
+            keyed: self.keyed,
+            attempts: self.attempts,
+        };
+        let random = || plan.engine.jitter.draw();
+        plan.retry
+            .next(made, failure.outcome(), failure.pushback(), random)
     }
 
     /// The call's error. Uncertainty of any attempt sticks to the call.

@@ -2,6 +2,9 @@
 
 use std::marker::PhantomData;
 
+use std::time::Duration;
+
+use crate::backoff::Backoff;
 use crate::outcome::{Effect, Outcome};
 
 /// Marks a [`Retry`] that asks for nothing unsafe.
@@ -44,6 +47,27 @@ pub struct Retry<R = Certain> {
 pub(crate) struct RetryPlan {
     attempts: u32,
     asked: u8,
+    /// After `Uncertain`, if the call has an idempotency key.
+    if_keyed: bool,
+    pub(crate) backoff: Option<Backoff>,
+}
+
+/// What follows a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Nothing,
+    AtOnce,
+    After(Duration),
+}
+
+/// What is known of a call when one of its attempts has failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    pub(crate) effect: Effect,
+    /// It has an idempotency key.
+    pub(crate) keyed: bool,
+    /// Attempts made.
+    pub(crate) attempts: u32,
 }
 
 const fn bit(outcome: Outcome) -> u8 {
@@ -61,6 +85,8 @@ impl RetryPlan {
     pub(crate) const NEVER: Self = Self {
         attempts: 1,
         asked: 0,
+        if_keyed: false,
+        backoff: None,
     };
 
     pub(crate) fn asks(self, outcome: Outcome) -> bool {
@@ -71,22 +97,42 @@ impl RetryPlan {
     pub(crate) fn invalid(self) -> Option<Outcome> {
         [Outcome::Success, Outcome::Permanent, Outcome::Throttled]
             .into_iter()
+            .filter(|outcome| *outcome != Outcome::Throttled || self.backoff.is_none())
             .find(|outcome| self.asks(*outcome))
     }
 
-    /// Whether attempt `made + 1` follows an attempt that ended in `outcome`: it was asked for, it is safe for the
-    /// call's effect, and attempts remain.
-    pub(crate) fn again(self, effect: Effect, outcome: Outcome, made: u32) -> bool {
-        made < self.attempts && self.asks(outcome) && safe(effect, outcome)
+    /// What follows an attempt that ended in `outcome`: another one if that was asked for, is safe for the call, and
+    /// attempts remain. A server's `pushback` takes the place of the backoff; longer than its cap, or without one, it
+    /// ends the call.
+    pub(crate) fn next(
+        self,
+        made: Made,
+        outcome: Outcome,
+        pushback: Option<Duration>,
+        random: impl FnOnce() -> u64,
+    ) -> Next {
+        let asked =
+            self.asks(outcome) || (self.if_keyed && made.keyed && outcome == Outcome::Uncertain);
+        if made.attempts >= self.attempts || !asked || !safe(made, outcome) {
+            return Next::Nothing;
+        }
+        match (self.backoff, pushback) {
+            (None, None) => Next::AtOnce,
+            (None, Some(_)) => Next::Nothing,
+            (Some(backoff), None) => Next::After(backoff.pause(made.attempts, random())),
+            (Some(backoff), Some(pushback)) if pushback <= backoff.cap => Next::After(pushback),
+            (Some(_), Some(_)) => Next::Nothing,
+        }
     }
 }
 
-/// Whether repeating an operation of this effect after this outcome cannot do harm.
-const fn safe(effect: Effect, outcome: Outcome) -> bool {
+/// Whether repeating this call after this outcome cannot do harm.
+const fn safe(made: Made, outcome: Outcome) -> bool {
     match outcome {
-        Outcome::Transient => true,
-        Outcome::Uncertain => !matches!(effect, Effect::NonIdempotent),
-        Outcome::Success | Outcome::Permanent | Outcome::Throttled => false,
+        // Throttled: it was refused. That it may be asked for only with a backoff is checked at construction.
+        Outcome::Transient | Outcome::Throttled => true,
+        Outcome::Uncertain => made.keyed || !matches!(made.effect, Effect::NonIdempotent),
+        Outcome::Success | Outcome::Permanent => false,
     }
 }
 
@@ -95,7 +141,10 @@ impl Retry<Certain> {
     /// the methods below asks for it.
     pub const fn up_to(attempts: u32) -> Self {
         Self {
-            plan: RetryPlan { attempts, asked: 0 },
+            plan: RetryPlan {
+                attempts,
+                ..RetryPlan::NEVER
+            },
             asks: PhantomData,
         }
     }
@@ -113,6 +162,25 @@ impl<R> Retry<R> {
         self.asking(Outcome::Uncertain, true)
     }
 
+    /// Tries again after [`Outcome::Throttled`], when a [`backoff`](Self::backoff) is declared too.
+    pub const fn on_throttled(self) -> Self {
+        self.asking(Outcome::Throttled, true)
+    }
+
+    /// Tries again after [`Outcome::Uncertain`] when the call states an
+    /// [idempotency key](crate::Call::idempotency_key): the receiver can tell that the attempt is a repetition.
+    pub const fn on_uncertain_if_idempotency_key(mut self) -> Self {
+        self.plan.if_keyed = true;
+        self
+    }
+
+    /// Pauses between attempts. While a call pauses it holds no units; they are queued for again, at the tail. It keeps
+    /// its key.
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.plan.backoff = Some(backoff);
+        self
+    }
+
     /// Tries again after `outcome`, or not: for contracts read from files. What may not be retried is refused when
     /// the operation is built.
     pub const fn on(self, outcome: Outcome, again: bool) -> Retry<Unchecked> {
@@ -120,14 +188,13 @@ impl<R> Retry<R> {
     }
 
     const fn asking<S>(self, outcome: Outcome, again: bool) -> Retry<S> {
-        let RetryPlan { attempts, asked } = self.plan;
         let asked = if again {
-            asked | bit(outcome)
+            self.plan.asked | bit(outcome)
         } else {
-            asked & !bit(outcome)
+            self.plan.asked & !bit(outcome)
         };
         Retry {
-            plan: RetryPlan { attempts, asked },
+            plan: RetryPlan { asked, ..self.plan },
             asks: PhantomData,
         }
     }
@@ -146,9 +213,29 @@ mod tests {
         Outcome::Uncertain,
     ];
 
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    fn made(effect: Effect, attempts: u32) -> Made {
+        Made {
+            effect,
+            keyed: false,
+            attempts,
+        }
+    }
+
+    fn next(plan: RetryPlan, made: Made, outcome: Outcome) -> Next {
+        plan.next(made, outcome, None, || 0)
+    }
+
     #[test]
     fn c4_a_retry_must_be_asked_for_and_safe() {
-        let everything = Retry::up_to(9).on_transient().on_uncertain().plan;
+        let asks = Retry::up_to(9).on_transient().on_uncertain();
+        let backoff = Backoff::exponential(PAUSE);
+        let pausing = Retry::up_to(9)
+            .on_transient()
+            .on_uncertain()
+            .on_throttled()
+            .backoff(backoff);
         for effect in [Pure, Idempotent, NonIdempotent] {
             for outcome in ALL {
                 let right = match outcome {
@@ -156,12 +243,15 @@ mod tests {
                     Outcome::Uncertain => effect != NonIdempotent,
                     _ => false,
                 };
-                assert_eq!(
-                    everything.again(effect, outcome, 1),
-                    right,
-                    "{effect} after {outcome}"
-                );
-                assert!(!Retry::up_to(9).plan.again(effect, outcome, 1));
+                let found = next(asks.plan, made(effect, 1), outcome);
+                let name = format!("{effect} after {outcome}");
+                assert_eq!(found == Next::AtOnce, right, "{name}");
+                assert_eq!(found == Next::Nothing, !right, "{name}");
+                let found = next(pausing.plan, made(effect, 1), outcome);
+                let right = right || outcome == Outcome::Throttled;
+                assert_eq!(found == Next::After(Duration::ZERO), right, "{name}");
+                let unasked = Retry::up_to(9).backoff(backoff).plan;
+                assert_eq!(next(unasked, made(effect, 1), outcome), Next::Nothing);
             }
         }
     }
@@ -170,12 +260,53 @@ mod tests {
     fn a5_attempts_count_all_and_zero_means_one() {
         for (attempts, total) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
             let plan = Retry::up_to(attempts).on_transient().plan;
-            let mut made = 1;
-            while plan.again(Pure, Outcome::Transient, made) {
-                made += 1;
+            let mut done = 1;
+            while next(plan, made(Pure, done), Outcome::Transient) == Next::AtOnce {
+                done += 1;
             }
-            assert_eq!(made, total);
+            assert_eq!(done, total);
         }
+    }
+
+    #[test]
+    fn c10_a_pushback_takes_the_place_of_the_backoff_up_to_its_cap() {
+        let cap = Duration::from_secs(1);
+        let plan = Retry::up_to(9)
+            .on_throttled()
+            .backoff(Backoff::exponential(PAUSE).cap(cap))
+            .plan;
+        let next = |plan: RetryPlan, pushback| {
+            plan.next(made(Pure, 1), Outcome::Throttled, Some(pushback), || {
+                1 << 63
+            })
+        };
+        assert_eq!(next(plan, cap), Next::After(cap));
+        assert_eq!(next(plan, Duration::ZERO), Next::After(Duration::ZERO));
+        assert_eq!(next(plan, cap + Duration::from_nanos(1)), Next::Nothing);
+        let without = Retry::up_to(9).on_transient().plan;
+        let pushback = Some(Duration::ZERO);
+        let found = without.next(made(Pure, 1), Outcome::Transient, pushback, || 0);
+        assert_eq!(found, Next::Nothing, "asked to wait, it does not hurry");
+    }
+
+    #[test]
+    fn c12_an_idempotency_key_makes_uncertain_safe() {
+        let keyed = |effect| Made {
+            keyed: true,
+            ..made(effect, 1)
+        };
+        let plan = Retry::up_to(2).on_uncertain_if_idempotency_key().plan;
+        for effect in [Pure, Idempotent, NonIdempotent] {
+            assert_eq!(next(plan, keyed(effect), Outcome::Uncertain), Next::AtOnce);
+            let without = next(plan, made(effect, 1), Outcome::Uncertain);
+            assert_eq!(without, Next::Nothing);
+            let other = next(plan, keyed(effect), Outcome::Transient);
+            assert_eq!(other, Next::Nothing);
+        }
+        // Effect left to the call, Uncertain asked for outright.
+        let plan = Retry::up_to(2).on_uncertain().plan;
+        let found = next(plan, keyed(NonIdempotent), Outcome::Uncertain);
+        assert_eq!(found, Next::AtOnce);
     }
 
     #[test]
@@ -190,5 +321,9 @@ mod tests {
             Retry::up_to(2).on(Outcome::Permanent, true).plan.invalid(),
             Some(Outcome::Permanent)
         );
+        let throttled = Retry::up_to(2).on_throttled();
+        assert_eq!(throttled.plan.invalid(), Some(Outcome::Throttled));
+        let pausing = throttled.backoff(Backoff::exponential(PAUSE));
+        assert_eq!(pausing.plan.invalid(), None);
     }
 }

@@ -41,6 +41,7 @@ pub struct Runtime {
 pub struct RuntimeBuilder {
     resources: Vec<(String, u32)>,
     clock: Option<Arc<dyn Clock>>,
+    seed: Option<u64>,
 }
 
 impl RuntimeBuilder {
@@ -53,6 +54,12 @@ impl RuntimeBuilder {
     /// Measures time by `clock`. The default is tokio's.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Seeds the random pauses of backoffs, so that a test sees the same ones each time. The default is a random seed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
         self
     }
 
@@ -69,7 +76,7 @@ impl RuntimeBuilder {
             None => return Err(ContractError::NoClock),
         };
         Ok(Runtime {
-            engine: Arc::new(Engine::new(self.resources, clock)?),
+            engine: Arc::new(Engine::new(self.resources, clock, self.seed)?),
         })
     }
 }
