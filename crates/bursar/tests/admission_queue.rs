@@ -143,6 +143,45 @@ fn b2_a_release_grants_nothing_past_a_head_that_does_not_fit() {
 }
 
 #[test]
+fn b2_a_waiter_takes_its_units_once() {
+    let (runtime, _) = runtime(&[("a", 4), ("b", 4)]);
+    let a = Policy::pure().claim("a", 4);
+    let a = runtime.contract("a", a).unwrap();
+    let b = Policy::pure().claim("b", 4);
+    let b = runtime.contract("b", b).unwrap();
+    let both = Policy::pure().claim("a", 1).claim("b", 1);
+    let both = runtime.contract("both", both).unwrap();
+    for key in ["", "k"] {
+        let (held_a, held_b) = (taken(&a), taken(&b));
+        let room = Room::new();
+        let mut short = spawn(both.run(|| room.stay()));
+        let mut call = both.with().key(key);
+        let mut full = spawn(call.run(|_| room.stay()));
+        let used = || (in_use(&runtime, "a"), in_use(&runtime, "b"));
+        assert_pending!(short.poll());
+        assert_pending!(full.poll());
+        // Each is polled more often than it is woken, with units to spare beside those it was granted.
+        drop(held_a);
+        for _ in 0..3 {
+            assert_pending!(short.poll(), "waits for b");
+            assert_pending!(full.poll(), "waits for b");
+            assert_eq!(used(), (2, 4), "one of a each");
+        }
+        drop(held_b);
+        for _ in 0..3 {
+            assert_pending!(short.poll(), "runs");
+            assert_pending!(full.poll(), "runs");
+            assert_eq!(used(), (2, 2), "one of b each");
+        }
+        assert_eq!(room.inside(), 2);
+        room.let_out(2);
+        assert_ready_ok!(short.poll());
+        assert_ready_ok!(full.poll());
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
 fn b2_a_heavy_request_never_starves() {
     let runtime = db(4);
     let (one, four) = (claims(&runtime, 1), claims(&runtime, 4));
