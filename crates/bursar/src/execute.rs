@@ -291,7 +291,12 @@ impl<Fut: Future> Work<'_, '_, Fut> {
 
     #[inline(always)]
     fn begin(&mut self, handler: impl FnOnce() -> Fut) {
-        self.guarded(|mut running| running.set(Some(handler())));
+        let frame = self.holding.frame();
+        self.guarded(|mut running| {
+            // What a handler does before it returns its future is inside the call as well.
+            let _entered = chain::enter(frame);
+            running.set(Some(handler()));
+        });
         *self.stage = Stage::Running;
     }
 
@@ -353,7 +358,7 @@ fn before_attempt<B: Bounds, E>(
             if let Some(by) = gone(plan, bounds, cx) {
                 *stage = Stage::Over;
                 holding.end();
-                let error = record.error(plan, Some(by), cut.is_some(), failure);
+                let error = record.error(plan, cut, Some(by), failure);
                 return Poll::Ready(Err(error));
             }
             plan.counters.retried();
@@ -374,7 +379,7 @@ fn failed<E>(
     let left = matches!(cut, Some(EndedBy::CallerDeadline | EndedBy::CallerLeft));
     if left || !record.again(plan, &failure) {
         holding.end();
-        return Ok(record.error(plan, cut, cut.is_some(), failure));
+        return Ok(record.error(plan, cut, None, failure));
     }
     Err(Parked::Between(failure, cut))
 }
@@ -414,7 +419,7 @@ where
         match last {
             Poll::Ready(Ok(value)) => return Poll::Ready(End::Done(value)),
             Poll::Ready(Err(failure)) => {
-                return Poll::Ready(End::Failed(failure.after_deadline()));
+                return Poll::Ready(judge(failure, plan, deadline, callers));
             }
             Poll::Pending if plan.grace.is_some() => *in_grace = true,
             Poll::Pending => {
