@@ -71,6 +71,9 @@ where
             return;
         };
         drop(shared);
+        if self.attempt.number() > 1 {
+            work.holding.plan().counters.retried();
+        }
         let answer = catch_unwind(AssertUnwindSafe(|| (work.handler)(&self.attempt)));
         let mut shared = self.lock();
         if matches!(shared.state, State::Answered) {
@@ -185,7 +188,7 @@ enum End<F, T, E> {
     Answered(Work<F>, Answer<T, E>),
     /// Cut off, and the thread goes on.
     Cut(EndedBy),
-    /// Cut off with the handler's last answer in hand.
+    /// Cut off by the caller with the handler's last answer in hand.
     CutWith(EndedBy, Answer<T, E>),
     NeverRan(Option<EndedBy>),
 }
@@ -234,6 +237,9 @@ where
         Err(by) => {
             job.attempt.cancel();
             match job.settle() {
+                State::Done(work, answer) if by == EndedBy::AttemptTimeout => {
+                    End::Answered(work, answer)
+                }
                 State::Done(_, answer) => End::CutWith(by, answer),
                 State::Running => End::Cut(by),
                 _ => End::NeverRan(Some(by)),
@@ -288,7 +294,7 @@ where
             End::NeverRan(by) => return Err(never_ran(plan, &record, by, last)),
             End::Cut(by) => {
                 record.attempts += 1;
-                return Err(record.error(plan, Some(by), true, Failure::cut_off()));
+                return Err(record.error(plan, Some(by), None, Failure::cut_off()));
             }
             End::CutWith(by, answer) => (Some(by), answer),
             End::Answered(back, answer) => {
@@ -297,7 +303,7 @@ where
                     Ok(Err(failure)) => {
                         if passed(plan, bounds.deadline()) {
                             let by = Some(EndedBy::CallerDeadline);
-                            return Err(record.error(plan, by, true, failure));
+                            return Err(record.error(plan, by, None, failure));
                         }
                         let failure = if passed(plan, deadline) {
                             failure.after_deadline()
@@ -306,12 +312,11 @@ where
                         };
                         work = back;
                         let next = record.next(plan, &failure);
-                        if let Err(by) = between(next, &mut work.holding, &mut bounds).await {
+                        if let Err(kept) = between(next, &mut work.holding, &mut bounds).await {
                             // Units and key are back when the error is seen.
                             drop(work);
-                            return Err(record.error(plan, by, false, failure));
+                            return Err(record.error(plan, None, kept, failure));
                         }
-                        plan.counters.retried();
                         last = Some(failure);
                         continue;
                     }
@@ -328,13 +333,7 @@ where
             Ok(Ok(value)) => Ok(value),
             Ok(Err(failure)) => {
                 record.attempts += 1;
-                let own = by == Some(EndedBy::AttemptTimeout);
-                let failure = if own {
-                    failure.after_deadline()
-                } else {
-                    failure
-                };
-                Err(record.error(plan, by, !own, failure))
+                Err(record.error(plan, by, None, failure))
             }
             Err(panic) => resume_unwind(panic),
         };
@@ -395,7 +394,7 @@ fn never_ran<E>(
     last: Option<Failure<E>>,
 ) -> CallError<E> {
     if let Some(failure) = last {
-        return record.error(plan, by, false, failure);
+        return record.error(plan, None, by, failure);
     }
     let refusal = Refusal {
         operation: Arc::clone(&plan.operation),

@@ -117,10 +117,13 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
     }
 
-    /// The short way of a call that finds everything free. When it is false nothing is lost: [`poll`](Self::poll) goes
+    /// The short way of a call that finds everything free, for its first poll alone. When it is false nothing is lost: [`poll`](Self::poll) goes
     /// on from here.
     #[inline(always)]
     pub(crate) fn take_now(&mut self, key: &Key) -> bool {
+        if self.counted != Counted::Nothing {
+            return false;
+        }
         let plan = &*self.plan;
         if !key.is_empty() {
             let keys = &plan.engine.keys;

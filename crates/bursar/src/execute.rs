@@ -305,7 +305,12 @@ impl<Fut: Future> Work<'_, '_, Fut> {
 
     #[inline(always)]
     fn begin(&mut self, handler: impl FnOnce() -> Fut) {
-        self.guarded(|mut running| running.set(Some(handler())));
+        let frame = self.holding.frame();
+        self.guarded(|mut running| {
+            // What a handler does before it returns its future is inside the call as well.
+            let _entered = chain::enter(frame);
+            running.set(Some(handler()));
+        });
         *self.stage = Stage::Running;
     }
 
@@ -367,7 +372,7 @@ fn before_attempt<B: Bounds, E>(
             if let Some(by) = gone(plan, bounds, cx) {
                 *stage = Stage::Over;
                 holding.end();
-                let error = record.error(plan, Some(by), cut.is_some(), failure);
+                let error = record.error(plan, cut, Some(by), failure);
                 return Poll::Ready(Err(error));
             }
             plan.counters.retried();
@@ -386,7 +391,7 @@ fn before_attempt<B: Bounds, E>(
                 Poll::Ready(Err(by)) => {
                     *stage = Stage::Over;
                     let plan = holding.plan_ref();
-                    let error = record.error(plan, Some(by), cut.is_some(), failure);
+                    let error = record.error(plan, cut, Some(by), failure);
                     Poll::Ready(Err(error))
                 }
             }
@@ -411,8 +416,8 @@ fn failed<E>(
     } else {
         record.next(plan, &failure)
     };
-    let ended_by = match next {
-        Next::Nothing => cut,
+    let kept = match next {
+        Next::Nothing => None,
         Next::AtOnce => return Err(Parked::Between(failure, cut)),
         Next::After(pause) => match Pause::begin(holding, callers, pause, cx.waker()) {
             Ok(pause) => return Err(Parked::Pausing(failure, cut, pause)),
@@ -420,7 +425,7 @@ fn failed<E>(
         },
     };
     holding.end();
-    Ok(record.error(plan, ended_by, cut.is_some(), failure))
+    Ok(record.error(plan, cut, kept, failure))
 }
 
 /// A suspended attempt: arms the timer, and at a deadline tells the handler and polls it once more.
@@ -458,7 +463,7 @@ where
         match last {
             Poll::Ready(Ok(value)) => return Poll::Ready(End::Done(value)),
             Poll::Ready(Err(failure)) => {
-                return Poll::Ready(End::Failed(failure.after_deadline()));
+                return Poll::Ready(judge(failure, plan, deadline, callers));
             }
             Poll::Pending if plan.grace.is_some() => *in_grace = true,
             Poll::Pending => {

@@ -94,7 +94,7 @@ pub use operation::{
     handler_fn,
 };
 pub use outcome::{Classify, Effect, Failure, Outcome, Reason};
-pub use policy::{Dynamic, Idempotent, NonIdempotent, PerCall, Permits, Policy, Pure};
+pub use policy::{Dynamic, Idempotent, NonIdempotent, PerCall, Permits, Policy, Pure, Takes};
 pub use retry::{Certain, Doubtful, Retry, Unchecked};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stats::{BudgetStats, OperationStats, Stats};

@@ -380,12 +380,21 @@ where
 
 /// One call's deadline, token and effect, stated before [`call`](Self::call). Its key comes from the input.
 #[must_use = "a call does nothing until it is called"]
-#[derive(Debug)]
 pub struct OperationCall<'c, I, H> {
     operation: &'c Operation<I, H>,
     bounds: Bounded<'c>,
     effect: Option<Effect>,
     idempotency_key: Option<Arc<str>>,
+}
+
+impl<I, H> fmt::Debug for OperationCall<'_, I, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperationCall")
+            .field("operation", &self.operation.contract.name())
+            .field("bounds", &self.bounds)
+            .field("effect", &self.effect)
+            .finish()
+    }
 }
 
 impl<'c, I, H> OperationCall<'c, I, H>

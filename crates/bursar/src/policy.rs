@@ -31,8 +31,7 @@ pub enum Dynamic {}
     message = "a `{Self}` operation must not be retried after an `Uncertain` outcome",
     label = "this retry asks for what the effect forbids",
     note = "the first attempt may already have charged, sent or changed something; a retry could do it twice",
-    note = "ask `.on_transient()` alone, or declare the operation `Policy::idempotent()` if repeating it is harmless",
-    note = "a retry made with `Retry::on(..)` is checked at run time and goes with `Policy::dynamic()`"
+    note = "ask `.on_transient()` alone, or declare the operation `Policy::idempotent()` if repeating it is harmless"
 )]
 pub trait Permits<R> {}
 
@@ -41,7 +40,21 @@ impl Permits<Doubtful> for Pure {}
 impl Permits<Doubtful> for Idempotent {}
 impl Permits<Doubtful> for PerCall {}
 impl Permits<Doubtful> for Dynamic {}
-impl Permits<Unchecked> for Dynamic {}
+/// Whether it takes such a retry at all is the question of [`Takes`].
+impl<E> Permits<Unchecked> for E {}
+
+/// Which policies take a retry composed at run time.
+#[diagnostic::on_unimplemented(
+    message = "a policy whose effect is known to the compiler takes no retry composed at run time",
+    label = "made with `Retry::on(..)`",
+    note = "such a retry is checked at run time and goes with `Policy::dynamic()`",
+    note = "for this policy ask `.on_transient()` or `.on_uncertain()`, which the compiler checks"
+)]
+pub trait Takes<R> {}
+
+impl<E> Takes<Certain> for E {}
+impl<E> Takes<Doubtful> for E {}
+impl Takes<Unchecked> for Dynamic {}
 
 /// What an operation declares about itself.
 ///
@@ -202,7 +215,7 @@ impl<E> Policy<E> {
     /// How often the operation is attempted, and after what. A retry that the effect forbids does not compile.
     pub fn retry<R>(mut self, retry: Retry<R>) -> Self
     where
-        E: Permits<R>,
+        E: Permits<R> + Takes<R>,
     {
         self.declared.retry = retry.plan;
         self

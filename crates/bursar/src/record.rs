@@ -44,15 +44,16 @@ impl Record {
             .next(made, failure.outcome(), failure.pushback(), random)
     }
 
-    /// The call's error. Uncertainty of any attempt sticks to the call.
+    /// The call's error: `cut` is what cut the last attempt off, `kept` what kept the next from starting. Uncertainty of
+    /// any attempt sticks to the call.
     pub(crate) fn error<E>(
         &self,
         plan: &Plan,
-        ended_by: Option<EndedBy>,
-        cut: bool,
+        cut: Option<EndedBy>,
+        kept: Option<EndedBy>,
         failure: Failure<E>,
     ) -> CallError<E> {
-        let uncertain = cut || self.uncertain || failure.outcome() == Outcome::Uncertain;
+        let uncertain = cut.is_some() || self.uncertain || failure.outcome() == Outcome::Uncertain;
         let attempted = Attempted {
             operation: plan.operation.clone(),
             attempts: self.attempts,
@@ -61,13 +62,13 @@ impl Record {
             } else {
                 failure.outcome()
             },
-            ended_by,
+            ended_by: kept.or(cut),
             failure,
         };
-        match ended_by {
-            Some(EndedBy::CallerLeft) if cut => CallError::Cancelled(attempted),
-            Some(_) if cut => CallError::TimedOut(attempted),
-            _ => CallError::Failed(attempted),
+        match cut {
+            Some(EndedBy::CallerLeft) => CallError::Cancelled(attempted),
+            Some(_) => CallError::TimedOut(attempted),
+            None => CallError::Failed(attempted),
         }
     }
 }

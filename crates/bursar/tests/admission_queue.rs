@@ -2,13 +2,14 @@
 
 mod common;
 
+use std::convert::Infallible;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use bursar::{Contract, Failure, Permit, Policy, Runtime};
+use bursar::{CallError, Contract, Failure, Permit, Policy, Runtime};
 use common::room::{Room, on_wake};
 use common::{Error, assert_idle, in_use, runtime, waiting};
 use tokio::sync::oneshot;
@@ -27,157 +28,227 @@ fn claims(runtime: &Runtime, units: u32) -> Contract {
     runtime.contract(&operation, policy).unwrap()
 }
 
+type Admitting<'c> = Pin<Box<dyn Future<Output = Admitted> + 'c>>;
+type Admitted = Result<Permit, CallError<Infallible>>;
+
+/// The ways to queue: as a guard, as a short call, as a bounded one.
+const FORMS: [for<'c> fn(&'c Contract) -> Admitting<'c>; 3] = [
+    |contract| Box::pin(contract.admit()),
+    |contract| Box::pin(async { contract.run_held(nothing).await.map(|(_, held)| held) }),
+    |contract| {
+        Box::pin(async {
+            let mut call = contract.with().within(common::ms(1));
+            call.run_held(|_| nothing()).await.map(|(_, held)| held)
+        })
+    },
+];
+
+async fn nothing() -> Result<(), Failure<Infallible>> {
+    Ok(())
+}
+
 fn taken(contract: &Contract) -> Permit {
     assert_ready_ok!(spawn(contract.admit()).poll())
 }
 
 #[test]
 fn b2_one_queue_serves_all_operations_of_a_runtime() {
-    let runtime = db(1);
-    let contracts: Vec<_> = (0..5).map(|_| claims(&runtime, 1)).collect();
-    let mut held = Some(taken(&contracts[0]));
-    let mut waiters: Vec<_> = contracts
-        .iter()
-        .chain(contracts.iter().rev())
-        .map(|contract| spawn(contract.admit()))
-        .collect();
-    for waiter in &mut waiters {
-        assert_pending!(waiter.poll());
+    for admit in FORMS {
+        let runtime = db(1);
+        let contracts: Vec<_> = (0..5).map(|_| claims(&runtime, 1)).collect();
+        let mut held = Some(taken(&contracts[0]));
+        let mut waiters: Vec<_> = contracts
+            .iter()
+            .chain(contracts.iter().rev())
+            .map(|contract| spawn(admit(contract)))
+            .collect();
+        for waiter in &mut waiters {
+            assert_pending!(waiter.poll());
+        }
+        for at in 0..waiters.len() {
+            assert!(waiters.iter().all(|waiter| !waiter.is_woken()));
+            drop(held.take());
+            assert!(waiters[0].is_woken(), "number {at} is next");
+            held = Some(assert_ready_ok!(waiters.remove(0).poll()));
+        }
+        drop(held);
+        assert_idle(&runtime);
     }
-    for at in 0..waiters.len() {
-        assert!(waiters.iter().all(|waiter| !waiter.is_woken()));
-        drop(held.take());
-        assert!(waiters[0].is_woken(), "number {at} is next");
-        held = Some(assert_ready_ok!(waiters.remove(0).poll()));
-    }
-    drop(held);
-    assert_idle(&runtime);
 }
 
 #[test]
 fn b2_a_request_is_granted_at_once_only_if_it_fits_and_nobody_waits() {
-    let runtime = db(3);
-    let (one, two, three) = (
-        claims(&runtime, 1),
-        claims(&runtime, 2),
-        claims(&runtime, 3),
-    );
-    let held = taken(&two);
-    let last = taken(&one);
-    assert_pending!(spawn(one.admit()).poll(), "it does not fit");
-    drop(last);
-    let last = taken(&one);
-    drop(last);
+    for admit in FORMS {
+        let runtime = db(3);
+        let (one, two, three) = (
+            claims(&runtime, 1),
+            claims(&runtime, 2),
+            claims(&runtime, 3),
+        );
+        let held = taken(&two);
+        let last = taken(&one);
+        assert_pending!(spawn(admit(&one)).poll(), "it does not fit");
+        drop(last);
+        let last = taken(&one);
+        drop(last);
 
-    let mut heavy = spawn(three.admit());
-    assert_pending!(heavy.poll(), "it does not fit");
-    let mut light = spawn(one.admit());
-    assert_pending!(light.poll(), "it fits, and somebody waits");
-    assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (2, 2));
-    assert!(!light.is_woken());
-    drop(held);
-    assert!(heavy.is_woken() && !light.is_woken());
-    drop(assert_ready_ok!(heavy.poll()));
-    drop(assert_ready_ok!(light.poll()));
-    assert_idle(&runtime);
+        let mut heavy = spawn(admit(&three));
+        assert_pending!(heavy.poll(), "it does not fit");
+        let mut light = spawn(admit(&one));
+        assert_pending!(light.poll(), "it fits, and somebody waits");
+        assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (2, 2));
+        assert!(!light.is_woken());
+        drop(held);
+        assert!(heavy.is_woken() && !light.is_woken());
+        drop(assert_ready_ok!(heavy.poll()));
+        drop(assert_ready_ok!(light.poll()));
+        assert_idle(&runtime);
+    }
 }
 
 #[test]
 fn b2_one_release_grants_all_that_fit_from_the_head() {
-    let runtime = db(6);
-    let six = claims(&runtime, 6);
-    let units = [1, 2, 2, 1, 1];
-    let contracts = units.map(|units| claims(&runtime, units));
-    let held = taken(&six);
-    let mut waiters = contracts.each_ref().map(|contract| spawn(contract.admit()));
-    for waiter in &mut waiters {
-        assert_pending!(waiter.poll());
+    for admit in FORMS {
+        let runtime = db(6);
+        let six = claims(&runtime, 6);
+        let units = [1, 2, 2, 1, 1];
+        let contracts = units.map(|units| claims(&runtime, units));
+        let held = taken(&six);
+        let mut waiters = contracts.each_ref().map(|contract| spawn(admit(contract)));
+        for waiter in &mut waiters {
+            assert_pending!(waiter.poll());
+        }
+        drop(held);
+        // 1 + 2 + 2 + 1 fit, in that one release; the last does not.
+        let woken = waiters.each_ref().map(|waiter| waiter.is_woken());
+        assert_eq!(woken, [true, true, true, true, false]);
+        assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (6, 1));
+        // They hold their units though none has looked: nothing is left for a newcomer.
+        let rejects = Policy::pure().claim("db", 1).reject();
+        let rejects = runtime.contract("rejects", rejects).unwrap();
+        let mut newcomer = spawn(admit(&rejects));
+        assert_pending!(newcomer.poll());
+        assert_ready_err!(newcomer.poll());
+        let [first, ..] = &mut waiters;
+        drop(assert_ready_ok!(first.poll()));
+        assert!(waiters[4].is_woken());
+        drop(waiters);
+        assert_idle(&runtime);
     }
-    drop(held);
-    // 1 + 2 + 2 + 1 fit, in that one release; the last does not.
-    let woken = waiters.each_ref().map(|waiter| waiter.is_woken());
-    assert_eq!(woken, [true, true, true, true, false]);
-    assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (6, 1));
-    // They hold their units though none has looked: nothing is left for a newcomer.
-    let rejects = Policy::pure().claim("db", 1).reject();
-    let rejects = runtime.contract("rejects", rejects).unwrap();
-    let mut newcomer = spawn(rejects.admit());
-    assert_pending!(newcomer.poll());
-    assert_ready_err!(newcomer.poll());
-    let [first, ..] = &mut waiters;
-    drop(assert_ready_ok!(first.poll()));
-    assert!(waiters[4].is_woken());
-    drop(waiters);
-    assert_idle(&runtime);
 }
 
 #[test]
 fn b2_a_release_grants_nothing_past_a_head_that_does_not_fit() {
-    let runtime = db(4);
-    let (one, two, three) = (
-        claims(&runtime, 1),
-        claims(&runtime, 2),
-        claims(&runtime, 3),
-    );
-    let (left, right) = (taken(&two), taken(&two));
-    let mut first = spawn(two.admit());
-    let mut heavy = spawn(three.admit());
-    let mut light = spawn(one.admit());
-    assert_pending!(first.poll());
-    assert_pending!(heavy.poll());
-    assert_pending!(light.poll());
+    for admit in FORMS {
+        let runtime = db(4);
+        let (one, two, three) = (
+            claims(&runtime, 1),
+            claims(&runtime, 2),
+            claims(&runtime, 3),
+        );
+        let (left, right) = (taken(&two), taken(&two));
+        let mut first = spawn(admit(&two));
+        let mut heavy = spawn(admit(&three));
+        let mut light = spawn(admit(&one));
+        assert_pending!(first.poll());
+        assert_pending!(heavy.poll());
+        assert_pending!(light.poll());
 
-    drop(left);
-    assert!(first.is_woken() && !heavy.is_woken() && !light.is_woken());
-    let first = assert_ready_ok!(first.poll());
-    drop(first);
-    assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (2, 2));
-    assert!(
-        !heavy.is_woken() && !light.is_woken(),
-        "3 of 2 free do not fit"
-    );
-    drop(right);
-    assert!(heavy.is_woken() && light.is_woken(), "3 + 1 fit");
-    drop((heavy, light));
-    assert_idle(&runtime);
+        drop(left);
+        assert!(first.is_woken() && !heavy.is_woken() && !light.is_woken());
+        let first = assert_ready_ok!(first.poll());
+        drop(first);
+        assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (2, 2));
+        assert!(
+            !heavy.is_woken() && !light.is_woken(),
+            "3 of 2 free do not fit"
+        );
+        drop(right);
+        assert!(heavy.is_woken() && light.is_woken(), "3 + 1 fit");
+        drop((heavy, light));
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
+fn b2_a_waiter_takes_its_units_once() {
+    let (runtime, _) = runtime(&[("a", 4), ("b", 4)]);
+    let a = Policy::pure().claim("a", 4);
+    let a = runtime.contract("a", a).unwrap();
+    let b = Policy::pure().claim("b", 4);
+    let b = runtime.contract("b", b).unwrap();
+    let both = Policy::pure().claim("a", 1).claim("b", 1);
+    let both = runtime.contract("both", both).unwrap();
+    for key in ["", "k"] {
+        let (held_a, held_b) = (taken(&a), taken(&b));
+        let room = Room::new();
+        let mut short = spawn(both.run(|| room.stay()));
+        let mut call = both.with().key(key);
+        let mut full = spawn(call.run(|_| room.stay()));
+        let used = || (in_use(&runtime, "a"), in_use(&runtime, "b"));
+        assert_pending!(short.poll());
+        assert_pending!(full.poll());
+        // Each is polled more often than it is woken, with units to spare beside those it was granted.
+        drop(held_a);
+        for _ in 0..3 {
+            assert_pending!(short.poll(), "waits for b");
+            assert_pending!(full.poll(), "waits for b");
+            assert_eq!(used(), (2, 4), "one of a each");
+        }
+        drop(held_b);
+        for _ in 0..3 {
+            assert_pending!(short.poll(), "runs");
+            assert_pending!(full.poll(), "runs");
+            assert_eq!(used(), (2, 2), "one of b each");
+        }
+        assert_eq!(room.inside(), 2);
+        room.let_out(2);
+        assert_ready_ok!(short.poll());
+        assert_ready_ok!(full.poll());
+        assert_idle(&runtime);
+    }
 }
 
 #[test]
 fn b2_a_heavy_request_never_starves() {
-    let runtime = db(4);
-    let (one, four) = (claims(&runtime, 1), claims(&runtime, 4));
-    let mut holders: Vec<_> = (0..4).map(|_| taken(&one)).collect();
-    let mut heavy = spawn(four.admit());
-    assert_pending!(heavy.poll());
-    let mut newcomers = Vec::new();
-    for left in (0..4).rev() {
-        for _ in 0..10 {
-            let mut newcomer = spawn(one.admit());
-            assert_pending!(newcomer.poll());
-            newcomers.push(newcomer);
+    for admit in FORMS {
+        let runtime = db(4);
+        let (one, four) = (claims(&runtime, 1), claims(&runtime, 4));
+        let mut holders: Vec<_> = (0..4).map(|_| taken(&one)).collect();
+        let mut heavy = spawn(admit(&four));
+        assert_pending!(heavy.poll());
+        let mut newcomers = Vec::new();
+        for left in (0..4).rev() {
+            for _ in 0..10 {
+                let mut newcomer = spawn(admit(&one));
+                assert_pending!(newcomer.poll());
+                newcomers.push(newcomer);
+            }
+            holders.pop();
+            assert_eq!(in_use(&runtime, "db"), if left == 0 { 4 } else { left });
+            assert_eq!(heavy.is_woken(), left == 0);
+            assert!(newcomers.iter().all(|newcomer| !newcomer.is_woken()));
         }
-        holders.pop();
-        assert_eq!(in_use(&runtime, "db"), if left == 0 { 4 } else { left });
-        assert_eq!(heavy.is_woken(), left == 0);
-        assert!(newcomers.iter().all(|newcomer| !newcomer.is_woken()));
+        drop(assert_ready_ok!(heavy.poll()));
+        let woken = newcomers.iter().filter(|newcomer| newcomer.is_woken());
+        assert_eq!(woken.count(), 4);
+        drop(newcomers);
+        assert_idle(&runtime);
     }
-    drop(assert_ready_ok!(heavy.poll()));
-    let woken = newcomers.iter().filter(|newcomer| newcomer.is_woken());
-    assert_eq!(woken.count(), 4);
-    drop(newcomers);
-    assert_idle(&runtime);
 }
 
 #[test]
 fn b2_budgets_of_one_runtime_have_queues_of_their_own() {
-    let (runtime, _) = runtime(&[("db", 1), ("net", 1)]);
-    let db = claims(&runtime, 1);
-    let net = runtime
-        .contract("net", Policy::pure().claim("net", 1))
-        .unwrap();
-    let _db = taken(&db);
-    assert_pending!(spawn(db.admit()).poll());
-    drop(taken(&net));
+    for admit in FORMS {
+        let (runtime, _) = runtime(&[("db", 1), ("net", 1)]);
+        let db = claims(&runtime, 1);
+        let net = runtime
+            .contract("net", Policy::pure().claim("net", 1))
+            .unwrap();
+        let _db = taken(&db);
+        assert_pending!(spawn(admit(&db)).poll());
+        drop(taken(&net));
+    }
 }
 
 #[test]
@@ -202,74 +273,80 @@ fn b2_two_runtimes_share_nothing() {
 
 #[test]
 fn b3_a_place_is_taken_at_the_first_poll() {
-    let runtime = db(1);
-    let one = claims(&runtime, 1);
-    let held = taken(&one);
-    let mut made_first = spawn(one.admit());
-    let mut polled_first = spawn(one.admit());
-    assert_eq!(waiting(&runtime, "db"), 0, "a future does nothing unpolled");
-    assert_pending!(polled_first.poll());
-    assert_pending!(made_first.poll());
-    drop(held);
-    assert!(polled_first.is_woken() && !made_first.is_woken());
+    for admit in FORMS {
+        let runtime = db(1);
+        let one = claims(&runtime, 1);
+        let held = taken(&one);
+        let mut made_first = spawn(admit(&one));
+        let mut polled_first = spawn(admit(&one));
+        assert_eq!(waiting(&runtime, "db"), 0, "a future does nothing unpolled");
+        assert_pending!(polled_first.poll());
+        assert_pending!(made_first.poll());
+        drop(held);
+        assert!(polled_first.is_woken() && !made_first.is_woken());
+    }
 }
 
 #[test]
 fn b3_a_place_at_a_further_queue_is_the_arrival_there() {
-    let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
-    let both = Policy::pure().claim("a", 1).claim("b", 1);
-    let both = runtime.contract("both", both).unwrap();
-    let a = runtime.contract("a", Policy::pure().claim("a", 1)).unwrap();
-    let b = runtime.contract("b", Policy::pure().claim("b", 1)).unwrap();
-    let (held_a, held_b) = (taken(&a), taken(&b));
-    let mut early = spawn(both.admit());
-    let mut late = spawn(b.admit());
-    assert_pending!(early.poll(), "waits for a");
-    assert_pending!(late.poll(), "waits for b");
-    drop(held_a);
-    assert_pending!(early.poll(), "waits for b, behind the other");
-    drop(held_b);
-    assert!(late.is_woken() && !early.is_woken());
-    drop(assert_ready_ok!(late.poll()));
-    drop(assert_ready_ok!(early.poll()));
-    assert_idle(&runtime);
+    for admit in FORMS {
+        let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
+        let both = Policy::pure().claim("a", 1).claim("b", 1);
+        let both = runtime.contract("both", both).unwrap();
+        let a = runtime.contract("a", Policy::pure().claim("a", 1)).unwrap();
+        let b = runtime.contract("b", Policy::pure().claim("b", 1)).unwrap();
+        let (held_a, held_b) = (taken(&a), taken(&b));
+        let mut early = spawn(admit(&both));
+        let mut late = spawn(admit(&b));
+        assert_pending!(early.poll(), "waits for a");
+        assert_pending!(late.poll(), "waits for b");
+        drop(held_a);
+        assert_pending!(early.poll(), "waits for b, behind the other");
+        drop(held_b);
+        assert!(late.is_woken() && !early.is_woken());
+        drop(assert_ready_ok!(late.poll()));
+        drop(assert_ready_ok!(early.poll()));
+        assert_idle(&runtime);
+    }
 }
 
 #[test]
 fn b3_wait_ends_with_the_grant_the_callers_leaving_or_shutdown() {
-    let runtime = db(1);
-    let one = claims(&runtime, 1);
-    let held = taken(&one);
-    let (fire, token) = oneshot::channel::<()>();
-    let mut call = one.with().until(token);
-    let mut granted = spawn(one.admit());
-    let mut leaves = spawn(call.admit());
-    let mut dropped = Box::pin(one.admit());
-    let mut stopped = spawn(one.admit());
-    assert_pending!(granted.poll());
-    assert_pending!(leaves.poll());
-    assert_pending!(spawn(dropped.as_mut()).poll());
-    assert_pending!(stopped.poll());
-    for _ in 0..3 {
-        assert_pending!(granted.poll(), "polled for nothing it goes on waiting");
+    for admit in FORMS {
+        let runtime = db(1);
+        let one = claims(&runtime, 1);
+        let held = taken(&one);
+        let (fire, token) = oneshot::channel::<()>();
+        let mut call = one.with().until(token);
+        let mut granted = spawn(admit(&one));
+        let mut leaves = spawn(call.admit());
+        let mut dropped = admit(&one);
+        let mut stopped = spawn(admit(&one));
+        assert_pending!(granted.poll());
+        assert_pending!(leaves.poll());
+        assert_pending!(spawn(dropped.as_mut()).poll());
         assert_pending!(stopped.poll());
-    }
-    assert_eq!(waiting(&runtime, "db"), 4);
+        for _ in 0..3 {
+            assert_pending!(granted.poll(), "polled for nothing it goes on waiting");
+            assert_pending!(stopped.poll());
+        }
+        assert_eq!(waiting(&runtime, "db"), 4);
 
-    fire.send(()).unwrap();
-    assert_ready_err!(leaves.poll());
-    assert_eq!(waiting(&runtime, "db"), 3);
-    drop(dropped);
-    assert_eq!(waiting(&runtime, "db"), 2);
-    drop(held);
-    let granted = assert_ready_ok!(granted.poll());
-    let mut drain = spawn(runtime.shutdown());
-    assert_pending!(drain.poll());
-    assert!(stopped.is_woken());
-    assert!(assert_ready_err!(stopped.poll()).is_stopping());
-    drop(granted);
-    assert_ready_ok!(drain.poll());
-    assert_idle(&runtime);
+        fire.send(()).unwrap();
+        assert_ready_err!(leaves.poll());
+        assert_eq!(waiting(&runtime, "db"), 3);
+        drop(dropped);
+        assert_eq!(waiting(&runtime, "db"), 2);
+        drop(held);
+        let granted = assert_ready_ok!(granted.poll());
+        let mut drain = spawn(runtime.shutdown());
+        assert_pending!(drain.poll());
+        assert!(stopped.is_woken());
+        assert!(assert_ready_err!(stopped.poll()).is_stopping());
+        drop(granted);
+        assert_ready_ok!(drain.poll());
+        assert_idle(&runtime);
+    }
 }
 
 #[test]

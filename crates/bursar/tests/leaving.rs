@@ -13,7 +13,7 @@ use bursar::{Call, CallError, Contract, ManualClock, Permit, Policy, Runtime};
 use common::room::on_wake;
 use common::{assert_idle, counts, in_use, runtime, waiting};
 use tokio::sync::oneshot;
-use tokio_test::task::spawn;
+use tokio_test::task::{Spawn, spawn};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,37 +42,66 @@ enum Leaves {
 
 const WAYS: [Leaves; 3] = [Leaves::Dropped, Leaves::TokenFired, Leaves::DeadlinePassed];
 
-/// One caller that can leave in each way.
+/// One caller that is to leave: bounded if it has to be, since a call without bounds takes a shorter way.
 struct Caller<'c> {
     call: Call<'c>,
-    fire: oneshot::Sender<()>,
+    fire: Option<oneshot::Sender<()>>,
+    leaves: Leaves,
 }
 
 impl<'c> Caller<'c> {
-    fn new(contract: &'c Contract, key: &str) -> Self {
-        let (fire, token) = oneshot::channel::<()>();
-        Self {
-            call: contract.with().key(key).until(token).within(SECOND),
-            fire,
+    fn new(contract: &'c Contract, key: &str, leaves: Leaves) -> Self {
+        let mut call = contract.with().key(key);
+        let mut fire = None;
+        if leaves != Leaves::Dropped {
+            let (sender, token) = oneshot::channel::<()>();
+            fire = Some(sender);
+            call = call.until(token).within(SECOND);
         }
+        Self { call, fire, leaves }
     }
+
+    /// Its call, as a guard or with a handler, and what fires its token.
+    fn waits(&mut self, by: By) -> (Spawn<Admitting<'_>>, Leaving) {
+        let leaving = Leaving(self.leaves, self.fire.take());
+        let call = &mut self.call;
+        let waiter: Admitting<'_> = match by {
+            By::Admit => Box::pin(call.admit()),
+            By::Run => Box::pin(async {
+                let held = call.run_held(|_| async { Ok(()) }).await;
+                held.map(|((), permit)| permit)
+            }),
+        };
+        (spawn(waiter), leaving)
+    }
+}
+
+/// The two ways to a budget: without a handler and with one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    Admit,
+    Run,
 }
 
 type Admitting<'a> = Pin<Box<dyn Future<Output = Admitted> + Send + 'a>>;
 type Admitted = Result<Permit, CallError<std::convert::Infallible>>;
 
+/// How a caller is going to leave, with its token.
+struct Leaving(Leaves, Option<oneshot::Sender<()>>);
+
+/// Each way to leave, for each way to wait.
+fn every_way() -> impl Iterator<Item = (Leaves, By)> {
+    let by = |by| WAYS.into_iter().map(move |leaves| (leaves, by));
+    by(By::Admit).chain(by(By::Run))
+}
+
 /// The caller leaves, which must end its wait then and there; `clock` has reached its deadline already or is turned
 /// to it.
 #[track_caller]
-fn leave(
-    leaves: Leaves,
-    mut waiter: tokio_test::task::Spawn<Admitting<'_>>,
-    fire: oneshot::Sender<()>,
-    clock: &ManualClock,
-) {
+fn leave(Leaving(leaves, fire): Leaving, mut waiter: Spawn<Admitting<'_>>, clock: &ManualClock) {
     match leaves {
         Leaves::Dropped => return drop(waiter),
-        Leaves::TokenFired => fire.send(()).unwrap(),
+        Leaves::TokenFired => fire.unwrap().send(()).unwrap(),
         Leaves::DeadlinePassed => clock.advance(SECOND),
     }
     assert!(waiter.is_woken());
@@ -86,7 +115,7 @@ fn leave(
 
 #[test]
 fn b8_a_caller_that_leaves_takes_its_place_with_it() {
-    for leaves in WAYS {
+    for (leaves, by) in every_way() {
         for keyed in [false, true] {
             let (runtime, clock) = runtime(&[("db", 1)]);
             let one = claims(&runtime, 1);
@@ -94,15 +123,15 @@ fn b8_a_caller_that_leaves_takes_its_place_with_it() {
             let held = assert_ready_ok!(spawn(one.with().key(key).admit()).poll());
             let mut first = one.with().key(key);
             let mut first = spawn(first.admit());
-            let Caller { mut call, fire } = Caller::new(&one, key);
-            let mut middle = spawn(Box::pin(call.admit()) as Admitting<'_>);
+            let mut caller = Caller::new(&one, key, leaves);
+            let (mut middle, leaving) = caller.waits(by);
             let mut last = one.with().key(key);
             let mut last = spawn(last.admit());
             assert_pending!(first.poll());
             assert_pending!(middle.poll());
             assert_pending!(last.poll());
 
-            leave(leaves, middle, fire, &clock);
+            leave(leaving, middle, &clock);
             assert_eq!(counts(&runtime, "claims 1").finished, 1);
             assert_eq!(waiting(&runtime, "db"), if keyed { 0 } else { 2 });
             assert!(!first.is_woken() && !last.is_woken());
@@ -111,7 +140,7 @@ fn b8_a_caller_that_leaves_takes_its_place_with_it() {
             drop(assert_ready_ok!(first.poll()));
             assert!(last.is_woken());
             drop(assert_ready_ok!(last.poll()));
-            drop(call);
+            drop(caller);
             assert_idle(&runtime);
             assert_eq!(clock.timers(), 0, "no timer is left behind");
         }
@@ -120,7 +149,7 @@ fn b8_a_caller_that_leaves_takes_its_place_with_it() {
 
 #[test]
 fn b8_the_next_waiter_is_examined_when_the_head_leaves() {
-    for leaves in WAYS {
+    for (leaves, by) in every_way() {
         let (runtime, clock) = runtime(&[("db", 3)]);
         let (one, two, three) = (
             claims(&runtime, 1),
@@ -128,8 +157,8 @@ fn b8_the_next_waiter_is_examined_when_the_head_leaves() {
             claims(&runtime, 3),
         );
         let held = taken(&one);
-        let Caller { mut call, fire } = Caller::new(&three, "");
-        let mut heavy = spawn(Box::pin(call.admit()) as Admitting<'_>);
+        let mut caller = Caller::new(&three, "", leaves);
+        let (mut heavy, leaving) = caller.waits(by);
         assert_pending!(heavy.poll());
         let mut fits = spawn(one.admit());
         let mut over = spawn(two.admit());
@@ -138,28 +167,28 @@ fn b8_the_next_waiter_is_examined_when_the_head_leaves() {
         assert_pending!(over.poll());
         assert_pending!(behind.poll());
 
-        leave(leaves, heavy, fire, &clock);
+        leave(leaving, heavy, &clock);
         // No release happened: the leaving alone let the next in, as far as they fit.
         assert!(fits.is_woken() && !over.is_woken() && !behind.is_woken());
         assert_eq!((in_use(&runtime, "db"), waiting(&runtime, "db")), (2, 2));
         drop(held);
         assert!(over.is_woken() && !behind.is_woken());
         drop((fits, over, behind));
-        drop(call);
+        drop(caller);
         assert_idle(&runtime);
     }
 }
 
 #[test]
 fn b8_what_was_granted_to_a_caller_that_left_passes_on() {
-    for leaves in WAYS {
+    for (leaves, by) in every_way() {
         for keyed in [false, true] {
             let (runtime, clock) = runtime(&[("db", 1)]);
             let one = claims(&runtime, 1);
             let key = if keyed { "k" } else { "" };
             let held = assert_ready_ok!(spawn(one.with().key(key).admit()).poll());
-            let Caller { mut call, fire } = Caller::new(&one, key);
-            let mut first = spawn(Box::pin(call.admit()) as Admitting<'_>);
+            let mut caller = Caller::new(&one, key, leaves);
+            let (mut first, leaving) = caller.waits(by);
             let mut next = one.with().key(key);
             let mut next = spawn(next.admit());
             assert_pending!(first.poll());
@@ -168,10 +197,10 @@ fn b8_what_was_granted_to_a_caller_that_left_passes_on() {
             assert!(first.is_woken() && !next.is_woken());
 
             // Granted, and gone before it noticed.
-            leave(leaves, first, fire, &clock);
+            leave(leaving, first, &clock);
             assert!(next.is_woken(), "{leaves:?}, keyed: {keyed}");
             drop(assert_ready_ok!(next.poll()));
-            drop(call);
+            drop(caller);
             assert_idle(&runtime);
             let of = counts(&runtime, "claims 1");
             assert_eq!((of.admitted, of.started, of.finished), (3, 2, 3));
@@ -192,9 +221,10 @@ const STAGES: [&str; 7] = [
 
 #[test]
 fn b8_a_caller_may_leave_at_every_stage() {
-    for leaves in WAYS {
-        for stage in STAGES {
-            if stage == "unpolled" && leaves != Leaves::Dropped {
+    for (leaves, by) in every_way() {
+        for (stage, keyed) in STAGES.into_iter().flat_map(|at| [(at, false), (at, true)]) {
+            let at_key = stage.contains("key");
+            if stage == "unpolled" && leaves != Leaves::Dropped || at_key && !keyed {
                 continue;
             }
             let (runtime, clock) = runtime(&[("a", 1), ("b", 1)]);
@@ -206,11 +236,14 @@ fn b8_a_caller_may_leave_at_every_stage() {
             let mut key = Some(assert_ready_ok!(spawn(none.with().key("k").admit()).poll()));
             let (mut held_a, mut held_b) = (Some(taken(&a)), Some(taken(&b)));
 
-            let Caller { mut call, fire } = Caller::new(&both, "k");
-            let mut waiter = spawn(Box::pin(call.admit()) as Admitting<'_>);
+            let mut caller = Caller::new(&both, if keyed { "k" } else { "" }, leaves);
+            let (mut waiter, leaving) = caller.waits(by);
             for reached in STAGES.into_iter().skip(1) {
                 if stage == "unpolled" {
                     break;
+                }
+                if !keyed && reached.contains("key") {
+                    continue;
                 }
                 match reached {
                     "key granted" => drop(key.take()),
@@ -233,7 +266,7 @@ fn b8_a_caller_may_leave_at_every_stage() {
             ];
             assert!(polled.iter().all(|pending| *pending), "{stage}");
 
-            leave(leaves, waiter, fire, &clock);
+            leave(leaving, waiter, &clock);
             drop((key, held_a, held_b));
             let key_passed = behind_key.is_woken();
             assert!(key_passed, "the key after {leaves:?} {stage}");
@@ -249,7 +282,7 @@ fn b8_a_caller_may_leave_at_every_stage() {
                 behind_key.poll(),
                 "all after {leaves:?} {stage}"
             ));
-            drop(call);
+            drop(caller);
             assert_idle(&runtime);
             assert_eq!(clock.timers(), 0);
             let of = counts(&runtime, "both");

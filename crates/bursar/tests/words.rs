@@ -99,6 +99,47 @@ fn c2_what_nobody_classified_takes_the_first_word() {
     }
 }
 
+#[test]
+fn c2_a_word_that_depends_on_the_error_obeys_the_same_rules() {
+    let by = |outcome: Option<Outcome>| {
+        move |error: &&str| error.starts_with("no").then_some(outcome).flatten()
+    };
+    for verdict in VERDICTS {
+        let failure = Err::<(), _>("no")
+            .classify_by(by(Some(verdict)))
+            .unwrap_err();
+        assert_eq!(
+            (failure.outcome(), failure.is_classified()),
+            (verdict, true)
+        );
+        let failure = Err::<(), _>("yes")
+            .classify_by(by(Some(verdict)))
+            .unwrap_err();
+        assert_eq!(
+            (failure.outcome(), failure.is_classified()),
+            (Outcome::Permanent, false)
+        );
+        // The innermost stays, whatever is computed later.
+        let again = Err::<(), _>(Failure::classified("no", verdict));
+        let failure = again.classify_by(|_| Outcome::Throttled).unwrap_err();
+        assert_eq!(failure.outcome(), verdict);
+    }
+    for nothing in [None, Some(Outcome::Success)] {
+        let failure = Err::<(), _>("no").classify_by(by(nothing)).unwrap_err();
+        assert!(!failure.is_classified() && failure.outcome() == Outcome::Permanent);
+    }
+    for (name, outcome, error) in nested_errors() {
+        let failure = Err::<(), _>(error)
+            .classify_by(|nested| {
+                assert_eq!(nested.outcome(), outcome);
+                Outcome::Transient
+            })
+            .unwrap_err();
+        let lowered = failure.outcome() == Outcome::Transient;
+        assert_eq!(lowered, outcome != Outcome::Uncertain, "{name}");
+    }
+}
+
 #[derive(Debug)]
 struct Wrapped(std::io::Error);
 

@@ -1,0 +1,5 @@
+//! Counts what is allocated.
+fn main() {
+    let info = allocation_counter::measure(|| {});
+    println!("{info:?}");
+}

@@ -1,0 +1,19 @@
+//! What a call under contract costs, beside its peers, in one process and one run.
+//!
+//! The machine this runs on is noisy and shared, so seconds alone prove little. Every row therefore measures its
+//! contenders in rotation, many short batches of each, and judges the ratio within one rotation: what disturbs one
+//! contender disturbs its neighbours as well.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`measure`] | the rotation of batches, and the ratio |
+//! | [`figures`] | medians and quantiles |
+//! | [`peers`] | what Bursar is measured against, written as a competent user writes it |
+//! | [`rows`] | what is measured: one row a case, each with its target |
+//! | [`report`] | what a measured row says, as a table and as JSON |
+
+pub mod figures;
+pub mod measure;
+pub mod peers;
+pub mod report;
+pub mod rows;

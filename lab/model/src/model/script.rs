@@ -1,0 +1,187 @@
+//! What a script does to a model, and what the runner asks of it. No clause stands here but those that say who must be
+//! woken.
+
+use super::{Call, Drain, Model, Polled, Said, Stage, Wait};
+use crate::scenario::{Answer, Event, Id, Lent, Move, Spec, Step, Via};
+
+impl Model {
+    /// What is seen to happen.
+    pub fn step(&mut self, step: &Step) -> Vec<Event> {
+        match step {
+            Step::Call(id, spec) => self.make(*id, spec, None),
+            Step::Drain(id, bound) => {
+                let (begun, deadline) = (false, None);
+                let drain = Drain {
+                    bound: *bound,
+                    begun,
+                    deadline,
+                };
+                self.drains.insert(*id, drain);
+            }
+            Step::Poll(id) if self.drains.contains_key(id) => self.poll_drain(*id),
+            Step::Poll(id) => match self.poll(*id) {
+                Polled::Pending => {}
+                Polled::Ready(answer) => self.answered(*id, answer),
+                Polled::Panicked => {
+                    self.calls.remove(id);
+                    self.events.push(Event::Panicked(*id));
+                }
+            },
+            Step::Drop(id) if self.drains.contains_key(id) => drop(self.drains.remove(id)),
+            Step::Drop(id) => self.leave(*id),
+            Step::Tell(id, what) => self.call(*id).moves.push_back(what.clone()),
+            Step::Advance(by) => self.now += by,
+            Step::Fire(id) => self.call(*id).fired = true,
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// Whether the step says something about this state. Others are left out.
+    pub fn applies(&self, step: &Step) -> bool {
+        let call = |id| self.calls.get(id);
+        let root = |id| call(id).is_some_and(|call| call.parent.is_none());
+        let ended = |id| call(id).is_some_and(|call| call.stage == Stage::Permit);
+        match step {
+            Step::Call(..) | Step::Drain(..) | Step::Advance(_) => true,
+            Step::Poll(id) => self.drains.contains_key(id) || root(id) && !ended(id),
+            Step::Drop(id) => self.drains.contains_key(id) || root(id),
+            Step::Tell(id, _) => self.calls.contains_key(id),
+            Step::Fire(id) => call(id).is_some_and(|call| call.spec.token && !call.fired),
+        }
+    }
+
+    /// What the script holds: calls that are not nested, and drains.
+    pub fn roots(&self) -> Vec<Id> {
+        let mut roots = self.ids(|call| call.parent.is_none());
+        roots.extend(self.drains.keys());
+        roots
+    }
+
+    /// Calls whose handlers may be told something.
+    pub fn running(&self) -> Vec<Id> {
+        self.ids(|call| matches!(call.stage, Stage::Running | Stage::Between(_)))
+    }
+
+    /// The futures that have something to see, and so must have been woken since they were last polled (B3, B8, C4, C5,
+    /// D1).
+    pub fn restless(&self) -> Vec<Id> {
+        let mut restless = self.ids(|call| call.parent.is_none() && self.stirs(call));
+        let ended = |drain: &Drain| drain.begun && (self.drained() || self.past(drain.deadline));
+        let drains = self.drains.iter().filter(|(_, drain)| ended(drain));
+        restless.extend(drains.map(|(id, _)| *id));
+        restless
+    }
+
+    fn stirs(&self, call: &Call) -> bool {
+        let bounds = call.fired || self.past(call.deadline);
+        match call.stage {
+            Stage::New | Stage::Permit | Stage::Over => false,
+            Stage::AtKey(Wait::Waiting) | Stage::AtBudget(Wait::Waiting) => bounds,
+            Stage::AtKey(_) | Stage::AtBudget(_) | Stage::Refused(_) | Stage::Between(_) => true,
+            Stage::Running => {
+                let nested = call
+                    .child
+                    .is_some_and(|child| self.stirs(&self.calls[&child]));
+                bounds || call.yielded || self.past(self.own_deadline(call)) || nested
+            }
+        }
+    }
+
+    fn make(&mut self, id: Id, spec: &Spec, parent: Option<Id>) {
+        let spec = spec.clone();
+        let call = Call {
+            spec,
+            parent,
+            ..Call::default()
+        };
+        self.calls.insert(id, call);
+    }
+
+    fn answered(&mut self, id: Id, answer: Answer) {
+        if !answer.holds() {
+            self.calls.remove(&id);
+        }
+        self.events.push(Event::Answered(id, answer));
+    }
+
+    /// The caller drops what it has of a call (B8, C8): its future or its permit.
+    fn leave(&mut self, id: Id) {
+        match self.calls[&id].stage {
+            Stage::New | Stage::Refused(_) | Stage::Over => {}
+            Stage::Running => {
+                self.drop_handler(id);
+                self.end(id);
+            }
+            _ => self.end(id),
+        }
+        self.calls.remove(&id);
+    }
+
+    /// What one handler does as it was told, up to where it suspends or ends.
+    pub(super) fn handler(&mut self, id: Id) -> Said {
+        let call = &self.calls[&id];
+        let lent = (call.spec.via != Via::Contract).then(|| Lent {
+            number: call.attempts,
+            deadline: self.lent_deadline(call),
+            cancelled: call.cancelled,
+        });
+        self.events.push(Event::Polled(id, lent));
+        self.call(id).yielded = false;
+        loop {
+            if let Some(child) = self.calls[&id].child {
+                match self.poll(child) {
+                    Polled::Pending => return Said::Nothing,
+                    Polled::Panicked => {
+                        self.calls.remove(&child);
+                        self.call(id).child = None;
+                        return Said::Panic;
+                    }
+                    Polled::Ready(answer) => {
+                        self.call(id).child = None;
+                        self.call(id)
+                            .permits
+                            .extend(answer.holds().then_some(child));
+                        self.answered(child, answer);
+                    }
+                }
+            }
+            match self.call(id).moves.pop_front() {
+                None => return Said::Nothing,
+                Some(Move::Answer(word)) => return Said::Word(word),
+                Some(Move::AnswerWhenCancelled(word))
+                    if lent.is_some_and(|lent| lent.cancelled) =>
+                {
+                    return Said::Word(word);
+                }
+                Some(waits @ Move::AnswerWhenCancelled(_)) => {
+                    self.call(id).moves.push_front(waits);
+                    return Said::Nothing;
+                }
+                Some(Move::Panic) => return Said::Panic,
+                Some(Move::Block(time)) => self.now += time,
+                Some(Move::Yield) => {
+                    self.call(id).yielded = true;
+                    return Said::Nothing;
+                }
+                Some(Move::Nest(child, spec)) => {
+                    self.make(child, &spec, Some(id));
+                    self.call(id).child = Some(child);
+                }
+                // D4: refused, and nothing is closed.
+                Some(Move::Drain) => self.events.push(Event::RefusedToDrain(id)),
+            }
+        }
+    }
+
+    /// The handler's future goes, and what it awaits and keeps with it, while everything of its own is still held.
+    pub(super) fn drop_handler(&mut self, id: Id) {
+        let call = self.call(id);
+        let permits = std::mem::take(&mut call.permits);
+        for child in call.child.take().into_iter().chain(permits) {
+            self.leave(child);
+        }
+        let in_use = self.budgets.iter().map(|budget| budget.in_use).collect();
+        self.events
+            .push(Event::Dropped(id, in_use, self.keys.len()));
+    }
+}

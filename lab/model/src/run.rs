@@ -1,0 +1,179 @@
+//! Steps the model and the real runtime through one scenario and compares them after every step; makes a failing
+//! scenario small.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::generate::{self, Scenario};
+use crate::model::Model;
+use crate::real::Real;
+use crate::scenario::{Id, Step};
+
+/// Where the two part.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The step's place in its scenario; `None` if it came while everything was being dropped.
+    pub step: Option<usize>,
+    pub what: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            Some(step) => write!(f, "at step {step}: {}", self.what),
+            None => write!(f, "at the end, all being dropped: {}", self.what),
+        }
+    }
+}
+
+/// # Errors
+/// The first difference between the contract and the runtime.
+pub fn run(scenario: &Scenario) -> Result<(), Difference> {
+    let mut at = None;
+    let compared = catch_unwind(AssertUnwindSafe(|| compare(scenario, &mut at)));
+    compared
+        .unwrap_or_else(|panic| {
+            let message = panic.downcast_ref::<String>().cloned();
+            let message =
+                message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Err(format!("panicked: {}", message.unwrap_or_default()))
+        })
+        .map_err(|what| Difference { step: at, what })
+}
+
+fn compare(scenario: &Scenario, at: &mut Option<usize>) -> Result<(), String> {
+    let mut model = Model::new(scenario.config.clone());
+    let mut real = Real::new(&scenario.config);
+    for (index, step) in scenario.steps.iter().enumerate() {
+        *at = Some(index);
+        take(&mut model, &mut real, step)?;
+    }
+    *at = None;
+    for id in model.roots() {
+        take(&mut model, &mut real, &Step::Drop(id))?;
+    }
+    // Nothing is held, nobody waits, no timer is left, and a drain ends at its first poll.
+    let reading = real.reading();
+    let idle = reading.counts.iter().all(|of| of.admitted == of.finished)
+        && reading.budgets.iter().all(|of| *of == (0, 0))
+        && reading.keys == 0;
+    if !idle || real.timers() != 0 {
+        return Err(format!(
+            "{} timers are left, and {reading:?}",
+            real.timers()
+        ));
+    }
+    take(&mut model, &mut real, &Step::Drain(Id::MAX, None))?;
+    take(&mut model, &mut real, &Step::Poll(Id::MAX))?;
+    if model.roots().is_empty() {
+        Ok(())
+    } else {
+        Err("an idle runtime did not drain at once".to_owned())
+    }
+}
+
+fn take(model: &mut Model, real: &mut Real, step: &Step) -> Result<(), String> {
+    if !model.applies(step) {
+        return Ok(());
+    }
+    differ("what happened", &model.step(step), &real.step(step))?;
+    differ("what can be read", &model.reading(), &real.reading())?;
+    match model.restless().into_iter().find(|id| !real.woken(*id)) {
+        Some(lost) => Err(format!("{lost} has something to see and was not woken")),
+        None => Ok(()),
+    }
+}
+
+fn differ<T: PartialEq + fmt::Debug>(what: &str, contract: &T, runtime: &T) -> Result<(), String> {
+    if contract == runtime {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}\n  by the contract: {contract:?}\n  by the runtime:  {runtime:?}"
+    ))
+}
+
+/// A seed's failure, made small.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    pub seed: u64,
+    /// Which steps of the seed's scenario are enough.
+    pub kept: Vec<usize>,
+    pub scenario: Scenario,
+    pub difference: Difference,
+}
+
+/// # Errors
+/// The seed's failure, made small.
+pub fn check(seed: u64) -> Result<(), Box<Finding>> {
+    let scenario = generate::seeded(seed);
+    match run(&scenario) {
+        Ok(()) => Ok(()),
+        Err(difference) => Err(Box::new(shrink(seed, &scenario, difference))),
+    }
+}
+
+/// The steps of `scenario` at these places.
+pub fn keep(scenario: &Scenario, kept: &[usize]) -> Scenario {
+    let steps = kept
+        .iter()
+        .filter_map(|at| scenario.steps.get(*at).cloned())
+        .collect();
+    Scenario {
+        config: scenario.config.clone(),
+        steps,
+    }
+}
+
+/// Leaves out ever smaller runs of steps for as long as some difference remains.
+fn shrink(seed: u64, scenario: &Scenario, mut difference: Difference) -> Finding {
+    let mut kept: Vec<usize> = (0..scenario.steps.len()).collect();
+    let mut length = kept.len().div_ceil(2);
+    while length > 0 {
+        let mut from = 0;
+        while from < kept.len() {
+            let mut fewer = kept.clone();
+            fewer.drain(from..(from + length).min(kept.len()));
+            match run(&keep(scenario, &fewer)) {
+                Err(still) => {
+                    kept = fewer;
+                    difference = still;
+                }
+                Ok(()) => from += length,
+            }
+        }
+        length /= 2;
+    }
+    let scenario = keep(scenario, &kept);
+    Finding {
+        seed,
+        kept,
+        scenario,
+        difference,
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scenario { config, steps } = &self.scenario;
+        writeln!(
+            f,
+            "seed {} parts from the contract {}",
+            self.seed, self.difference
+        )?;
+        writeln!(f, "budgets {:?}", config.budgets)?;
+        for (at, op) in config.operations.iter().enumerate() {
+            writeln!(f, "operation {at}: {op:?}")?;
+        }
+        for (at, step) in steps.iter().enumerate() {
+            writeln!(f, "{at:3}  {step:?}")?;
+        }
+        let kept: Vec<String> = self.kept.iter().map(ToString::to_string).collect();
+        write!(
+            f,
+            "replay: cargo run --release -p model -- --seed {} --keep {}",
+            self.seed,
+            kept.join(",")
+        )
+    }
+}

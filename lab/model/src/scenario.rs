@@ -1,0 +1,212 @@
+//! The words of a scenario: what a runtime is built with, what a script does to it, and what can be seen of it.
+//!
+//! Nothing here decides anything. Times are milliseconds from the beginning of the scenario.
+
+use bursar::{Effect, EndedBy, Outcome};
+
+/// Names a call or a drain. Never used twice in a scenario, so that steps may be left out of it.
+pub type Id = u8;
+
+/// What a runtime is built with.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Capacity of each budget; their names are in this order.
+    pub budgets: Vec<u32>,
+    pub operations: Vec<Op>,
+}
+
+/// The policy of one operation.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// Which budget and how many units, in the order of budgets.
+    pub claims: Vec<(usize, u32)>,
+    pub reject: bool,
+    pub key_required: bool,
+    pub key_space: Option<u8>,
+    /// `None`: each call states its own.
+    pub effect: Option<Effect>,
+    pub timeout: Option<u64>,
+    pub grace: Option<u64>,
+    pub attempts: u32,
+    pub on_transient: bool,
+    pub on_uncertain: bool,
+}
+
+/// What a call gives back when it succeeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    #[default]
+    Value,
+    /// The value with what the call holds.
+    Held,
+    /// A permit, without a handler.
+    Admit,
+}
+
+/// Which handle a call is made through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Via {
+    /// The contract's own methods: no key, no bounds, no attempt lent.
+    #[default]
+    Contract,
+    Builder,
+    /// The typed operation, whose key is a function of its input.
+    Operation,
+}
+
+/// One call.
+#[derive(Clone, Debug, Default)]
+pub struct Spec {
+    pub operation: usize,
+    pub form: Form,
+    pub via: Via,
+    /// 0 for none.
+    pub key: u8,
+    pub within: Option<u64>,
+    /// A moment, not a length.
+    pub deadline: Option<u64>,
+    pub token: bool,
+    pub effect: Option<Effect>,
+}
+
+/// A handler's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Success,
+    Transient,
+    Permanent,
+    Throttled,
+    Uncertain,
+    Unclassified,
+}
+
+/// What a handler does next.
+#[derive(Clone, Debug)]
+pub enum Move {
+    Answer(Word),
+    /// Answers once its attempt is cancelled, and suspends until then.
+    AnswerWhenCancelled(Word),
+    Panic,
+    /// Takes this long without suspending.
+    Block(u64),
+    /// Suspends once, having woken itself.
+    Yield,
+    /// Makes a call of the same runtime and awaits it.
+    Nest(Id, Spec),
+    /// Awaits a drain of the runtime it runs in.
+    Drain,
+}
+
+/// What the script does.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Makes a call's future, unpolled.
+    Call(Id, Spec),
+    /// Makes a drain's future, unpolled, bounded or not.
+    Drain(Id, Option<u64>),
+    Poll(Id),
+    /// Drops the future, or the permit that it gave.
+    Drop(Id),
+    /// Tells a call's handler what to do, and wakes it.
+    Tell(Id, Move),
+    Advance(u64),
+    /// Fires the call's token.
+    Fire(Id),
+}
+
+/// What an attempt was lent, as its handler saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lent {
+    pub number: u32,
+    pub deadline: Option<u64>,
+    pub cancelled: bool,
+}
+
+/// Where a call was when it was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Key {
+        waiting: usize,
+    },
+    Budget {
+        budget: usize,
+        units: u32,
+        in_use: u32,
+        waiting: usize,
+    },
+}
+
+/// The kinds of a call's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Overloaded,
+    AdmissionTimedOut,
+    Withdrawn,
+    Stopping,
+    KeyRequired,
+    TimedOut,
+    Cancelled,
+    Failed,
+}
+
+/// A call's error, as its caller sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    pub kind: Kind,
+    pub outcome: Outcome,
+    pub attempts: u32,
+    pub ended_by: Option<EndedBy>,
+    /// What the last attempt's handler answered.
+    pub said: Option<Word>,
+    pub place: Option<Place>,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Value,
+    Held,
+    Permit,
+    Error(Failed),
+}
+
+impl Answer {
+    /// Whether the call goes on executing until its permit is dropped.
+    pub fn holds(&self) -> bool {
+        matches!(self, Self::Held | Self::Permit)
+    }
+}
+
+/// What can be seen to happen during a step, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A handler was polled; the short form lends no attempt.
+    Polled(Id, Option<Lent>),
+    /// A handler's future was dropped, while this was held.
+    Dropped(Id, Vec<u32>, usize),
+    Answered(Id, Answer),
+    Panicked(Id),
+    /// All is drained, or what still runs, by operation.
+    Drained(Id, Result<(), Vec<(usize, u64)>>),
+    /// A drain awaited from inside a call was refused.
+    RefusedToDrain(Id),
+}
+
+/// One operation's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub admitted: u64,
+    pub rejected: u64,
+    pub started: u64,
+    pub finished: u64,
+    pub retried: u64,
+}
+
+/// What can be read of a runtime between two steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    pub counts: Vec<Counts>,
+    /// Of each budget: units in use, calls waiting.
+    pub budgets: Vec<(u32, usize)>,
+    pub keys: usize,
+}
