@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::bounds::Bounds;
 use crate::call::{Denied, Holding};
-use crate::clock::Alarm;
+use crate::clock::{Alarm, ClockHandle};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy};
 use crate::key::Key;
@@ -108,6 +108,12 @@ impl Pause {
             return Err(EndedBy::Stopping);
         }
         Ok(Self { until })
+    }
+
+    /// Arms the timer, when the token and the parking have the waker already; false if the pause is over.
+    pub(crate) fn arm(&self, clock: &ClockHandle, alarm: &mut Alarm, cx: &mut Context<'_>) -> bool {
+        self.until
+            .is_some_and(|until| alarm.poll(clock, until, cx).is_pending())
     }
 
     /// Ready when the call holds everything again, or with what ended it; then it holds nothing.

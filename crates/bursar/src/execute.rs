@@ -263,12 +263,20 @@ where
                 Poll::Ready(Err(error))
             }
             Err(again) => {
-                *work.stage = match again {
-                    Parked::Pausing(..) => Stage::Pausing,
-                    _ => Stage::Between,
+                let armed = match &again {
+                    Parked::Pausing(_, _, pause) => {
+                        *work.stage = Stage::Pausing;
+                        pause.arm(&plan.engine.clock, this.alarm, cx)
+                    }
+                    _ => {
+                        *work.stage = Stage::Between;
+                        false
+                    }
                 };
                 *this.parked = Some(again);
-                cx.waker().wake_by_ref();
+                if !armed {
+                    cx.waker().wake_by_ref();
+                }
                 Poll::Pending
             }
         }
