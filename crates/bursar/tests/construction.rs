@@ -1,5 +1,10 @@
 //! Construction: what a runtime and an operation are refused for, before anything is served (A1 to A6).
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "one test asks tokio's clock for its farthest moment"
+)]
+
 mod common;
 
 use std::time::Duration;

@@ -7,12 +7,20 @@
 //! | module | owns |
 //! |---|---|
 //! | [`measure`] | the rotation of batches, and the ratio |
+//! | [`calm`] | whether a batch had the processors to itself |
 //! | [`figures`] | medians and quantiles |
 //! | [`peers`] | what Bursar is measured against, written as a competent user writes it |
 //! | [`rows`] | what is measured: one row a case, each with its target |
+//! | [`heap`] | what is allocated, counted by a program of its own |
+//! | [`command`] | other programs that this one starts |
+//! | [`machine`] | what the figures were seen on |
 //! | [`report`] | what a measured row says, as a table and as JSON |
 
+pub mod calm;
+pub mod command;
 pub mod figures;
+pub mod heap;
+pub mod machine;
 pub mod measure;
 pub mod peers;
 pub mod report;

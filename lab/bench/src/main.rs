@@ -2,34 +2,117 @@
 
 use std::process::ExitCode;
 
-use bench::report::{print_row, print_summary};
-use bench::rows::{Pace, ROWS};
+use bench::command::heap_program;
+use bench::heap::Figure;
+use bench::machine::Machine;
+use bench::report::{Row, print_row, print_summary};
+use bench::rows::{Pace, ROWS, Spec};
 use clap::Parser;
+use serde::Serialize;
 
 /// What a call under contract costs, beside its peers, in one process and one run.
+///
+/// Each row runs its contenders in rotation, in many short batches, and judges the median of the ratios within one
+/// rotation: on a noisy machine those hold while nanoseconds do not. Batches during which the process had to wait for a
+/// processor are left out. Allocations are counted by a second program, which this one builds and starts.
 #[derive(Debug, Parser)]
-#[command(name = "bench", max_term_width = 100)]
+#[command(name = "bench", after_help = EXAMPLES, max_term_width = 100)]
 struct Args {
-    /// Only rows whose name contains one of these.
+    /// Only the rows whose names contain one of these; without any, all rows.
+    #[arg(value_name = "ROW")]
     rows: Vec<String>,
 
-    /// A tenth of the rotations.
+    /// A tenth of the rotations: all rows in under two minutes.
     #[arg(long)]
     quick: bool,
+
+    /// Print the report as JSON, and nothing else, on standard output.
+    #[arg(long)]
+    json: bool,
+
+    /// Name the rows and leave.
+    #[arg(long)]
+    list: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples (cargo run --profile bench -p bench -- ...):
+  --quick                     every row beside its peers, and which targets are met
+  --quick keyed               the rows whose names contain \"keyed\"
+  --list                      what the rows are called, and what they measure
+  --json | jq '.rows[0]'      the report, for machines
+
+Reading a row:
+  p50, min, p99 ns            nanoseconds a call: median, best and 99th percentile over batches
+  call p50, call p99          nanoseconds of single calls, where a row watches them
+  unpolled                    nanoseconds: the longest a ready task stood without being polled
+  M/s                         millions of calls a second
+  allocs, bytes               on the heap, a call
+  met, MISSED                 a target, the ratio seen, and the middle half of the ratios
+
+Exit status: 0 measured, met or not; 1 the allocations could not be counted; 2 the command line is wrong.";
+
+/// All of it, for machines.
+#[derive(Serialize)]
+struct Report<'r> {
+    machine: &'r Machine,
+    rows: &'r [Row],
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    let wanted =
+        |spec: &&Spec| args.rows.is_empty() || args.rows.iter().any(|row| spec.id.contains(row));
+    let specs: Vec<&Spec> = ROWS.iter().filter(wanted).collect();
+    if specs.is_empty() {
+        let names: Vec<&str> = ROWS.iter().map(|spec| spec.id).collect();
+        return Err(format!(
+            "no row is called so; the rows are {}",
+            names.join(", ")
+        ));
+    }
+    if args.list {
+        for spec in specs {
+            println!("{:18} {}", spec.id, spec.title);
+        }
+        return Ok(());
+    }
+    let machine = Machine::here();
+    if !args.json {
+        print!("{machine}");
+    }
+    let counted = heap_program::count(specs.iter().map(|spec| spec.id))?;
     let pace = if args.quick { Pace::Quick } else { Pace::Full };
     let mut rows = Vec::new();
-    for spec in ROWS {
-        if !args.rows.is_empty() && !args.rows.iter().any(|wanted| spec.id.contains(wanted)) {
-            continue;
+    for spec in specs {
+        let of_row: Vec<&Figure> = counted
+            .iter()
+            .filter(|figure| figure.row == spec.id)
+            .collect();
+        let row = spec.measure(pace, &of_row);
+        if !args.json {
+            print!("{}", print_row(&row));
         }
-        let row = (spec.run)(spec, pace);
-        print!("{}", print_row(&row));
         rows.push(row);
     }
-    print!("{}", print_summary(&rows));
-    ExitCode::SUCCESS
+    if args.json {
+        let report = Report {
+            machine: &machine,
+            rows: &rows,
+        };
+        let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+        println!("{json}");
+    } else {
+        print!("{}", print_summary(&rows));
+    }
+    Ok(())
 }

@@ -62,10 +62,19 @@ impl Composed {
         }
     }
 
-    /// The first budget, for tests and for holding it full.
+    /// The first budget, for whoever wants it full.
     #[must_use]
     pub fn first(&self) -> &Semaphore {
         &self.first
+    }
+
+    /// Refuses new calls and waits for those under way.
+    pub async fn shutdown(&self) {
+        self.stop.cancel();
+        self.first.close();
+        self.second.close();
+        self.tracker.close();
+        self.tracker.wait().await;
     }
 
     async fn acquire<'s>(&self, budget: &'s Semaphore) -> Result<SemaphorePermit<'s>, Refused> {
@@ -175,6 +184,25 @@ impl Composed {
         self.attempts_in_time(handler).await
     }
 
+    /// Alone with its key, under both budgets.
+    ///
+    /// # Errors
+    /// As [`one`](Self::one).
+    pub async fn keyed_two<T, Fut>(
+        &self,
+        key: &str,
+        handler: impl FnMut() -> Fut,
+    ) -> Result<T, Refused>
+    where
+        Fut: Future<Output = Result<T, Fault>>,
+    {
+        let _tracked = self.tracker.token();
+        let _alone = self.lock(key).await?;
+        let _first = self.acquire(&self.first).await?;
+        let _second = self.acquire(&self.second).await?;
+        self.attempts(handler).await
+    }
+
     async fn lock<'k>(&'k self, key: &'k str) -> Result<super::KeyGuard<'k>, Refused> {
         tokio::select! {
             biased;
@@ -198,5 +226,59 @@ impl Composed {
         }
         let _permit = self.first.try_acquire().map_err(|_| Refused::Overloaded)?;
         self.attempts(handler).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    async fn done() -> Result<u32, Fault> {
+        Ok(7)
+    }
+
+    #[tokio::test]
+    async fn every_form_answers() {
+        let composed = Composed::new(1, 1);
+        assert_eq!(composed.one(done).await, Ok(7));
+        assert_eq!(composed.two(done).await, Ok(7));
+        assert_eq!(composed.one_in_time(done).await, Ok(7));
+        assert_eq!(composed.keyed("a", done).await, Ok(7));
+        assert_eq!(composed.keyed_in_time("a", done).await, Ok(7));
+        assert_eq!(composed.keyed_two("a", done).await, Ok(7));
+        assert_eq!(composed.one_or_nothing(done).await, Ok(7));
+        assert_eq!(composed.first().available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_transient_fault_is_tried_again_and_others_are_not() {
+        let composed = Composed::new(1, 1);
+        for (fault, attempts) in [(Fault::Transient, 3), (Fault::Permanent, 1)] {
+            let mut made = 0;
+            let failed = composed
+                .one(|| {
+                    made += 1;
+                    async move { Err::<u32, _>(fault) }
+                })
+                .await;
+            assert_eq!((failed, made), (Err(Refused::Failed(fault)), attempts));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_ends_in_time() {
+        let composed = Composed::new(1, 1);
+        let late = composed.one_in_time(pending::<Result<u32, Fault>>).await;
+        assert_eq!(late, Err(Refused::Failed(Fault::TimedOut)));
+    }
+
+    #[tokio::test]
+    async fn after_shutdown_nothing_starts() {
+        let composed = Composed::new(1, 1);
+        composed.shutdown().await;
+        assert_eq!(composed.one(done).await, Err(Refused::Stopping));
+        assert_eq!(composed.one_or_nothing(done).await, Err(Refused::Stopping));
     }
 }

@@ -2,21 +2,19 @@
 
 mod table;
 
-use serde::Serialize;
+use std::fmt;
 
-pub use table::{print_row, print_summary};
+use serde::{Deserialize, Serialize};
 
-use crate::measure::{Batch, Measured, Ratio};
+pub use table::{figure, print_row, print_summary};
 
-/// One row: what every contender took, and what the targets say of it.
+/// One row: what every contender did, and what the targets say of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Names the row on the command line.
     pub id: &'static str,
     /// What is measured.
     pub title: &'static str,
-    /// What the figures of [`Seen`] count.
-    pub unit: &'static str,
     /// The contenders.
     pub seen: Vec<Seen>,
     /// What is asked of them.
@@ -24,39 +22,97 @@ pub struct Row {
 }
 
 /// One contender's figures.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Seen {
     /// The contender.
     pub name: String,
-    /// The median of its batches.
-    pub p50: Option<f64>,
-    /// Its best batch.
-    pub min: Option<f64>,
-    /// 99 of 100 batches took no longer; where single calls are watched, 99 of 100 calls.
-    pub p99: Option<f64>,
+    /// What was seen, in the order of columns.
+    pub figures: Vec<(Column, f64)>,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Column {
+    /// Nanoseconds a call: half of the batches took less.
+    Batch50,
+    /// Nanoseconds a call in the best batch.
+    BatchMin,
+    /// Nanoseconds a call: 99 of 100 batches took less.
+    Batch99,
+    /// Nanoseconds: half of the single calls took less.
+    Call50,
+    /// Nanoseconds: 99 of 100 single calls took less.
+    Call99,
+    /// Nanoseconds: the longest that a task stood ready without being polled, in half of the batches.
+    Unpolled,
+    /// Millions of calls a second.
+    Rate,
     /// Allocations a call.
-    pub allocations: Option<f64>,
+    Allocations,
     /// Bytes allocated a call.
-    pub bytes: Option<f64>,
+    Bytes,
+    /// The most bytes held at one time.
+    Peak,
+    /// Bytes of one future.
+    Future,
+    /// Bytes on the heap for each call that waits.
+    Record,
+    /// Bytes on the heap for each tokio task that waits in a call.
+    Task,
+    /// Nanoseconds a call that leaves, of 10,000.
+    LeaveFew,
+    /// Nanoseconds a call that leaves, of 1,000,000.
+    LeaveMany,
+    /// The one over the other.
+    Growth,
+}
+
+impl Column {
+    /// Its heading.
+    #[must_use]
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Batch50 => "p50 ns",
+            Self::BatchMin => "min ns",
+            Self::Batch99 => "p99 ns",
+            Self::Call50 => "call p50",
+            Self::Call99 => "call p99",
+            Self::Unpolled => "unpolled",
+            Self::Rate => "M/s",
+            Self::Allocations => "allocs",
+            Self::Bytes => "bytes",
+            Self::Peak => "peak heap",
+            Self::Future => "future B",
+            Self::Record => "record B",
+            Self::Task => "task B",
+            Self::LeaveFew => "of 10,000",
+            Self::LeaveMany => "of 1,000,000",
+            Self::Growth => "growth",
+        }
+    }
 }
 
 /// One target, held against what was seen.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// What is asked, in words: "run / semaphore".
+    /// What is asked, in words.
     pub what: String,
     /// The figure seen.
     pub seen: f64,
-    /// The quarter of the rotations below, and the quarter above, where there were rotations.
+    /// A quarter of the rotations saw less, a quarter saw more; where there were rotations.
     pub spread: Option<(f64, f64)>,
     /// The bound.
     pub bound: Bound,
     /// Whether it holds.
     pub met: bool,
+    /// Whether the machine was too busy for the figure to mean much.
+    pub disturbed: bool,
 }
 
 /// A bound on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// No more than this.
     AtMost(f64),
@@ -75,68 +131,60 @@ impl Bound {
     }
 }
 
-impl Row {
-    /// A row of times: nanoseconds a call of every contender.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(bound) => write!(f, "<= {}", figure(*bound)),
+            Self::AtLeast(bound) => write!(f, ">= {}", figure(*bound)),
+        }
+    }
+}
+
+impl Seen {
+    /// Nothing yet.
     #[must_use]
-    pub fn of_times(id: &'static str, title: &'static str, measured: &Measured) -> Self {
-        let seen = measured
-            .names()
-            .iter()
-            .map(|name| {
-                let means = measured.sorted(name, mean);
-                Seen {
-                    name: (*name).to_owned(),
-                    p50: Some(crate::figures::quantile(&means, 0.5)),
-                    min: means.first().copied(),
-                    p99: Some(crate::figures::quantile(&means, 0.99)),
-                    ..Seen::default()
-                }
-            })
-            .collect();
+    pub fn new(name: impl Into<String>) -> Self {
         Self {
-            id,
-            title,
-            unit: "ns a call",
-            seen,
-            verdicts: Vec::new(),
+            name: name.into(),
+            figures: Vec::new(),
         }
     }
 
-    /// Holds the time of one contender to that of another.
+    /// Adds a figure.
     #[must_use]
-    pub fn at_most(
-        mut self,
-        measured: &Measured,
-        subject: &'static str,
-        peer: &'static str,
-        bound: f64,
-    ) -> Self {
-        let ratio = measured.ratio(subject, peer, mean);
-        self.verdicts.push(Verdict::of_ratio(
-            format!("{subject} / {peer}"),
-            ratio,
-            Bound::AtMost(bound),
-        ));
+    pub fn with(mut self, column: Column, figure: f64) -> Self {
+        self.set(column, figure);
         self
     }
-}
 
-impl Verdict {
-    /// Of a ratio over all rotations.
+    /// Adds or replaces a figure.
+    pub fn set(&mut self, column: Column, figure: f64) {
+        self.figures.retain(|(known, _)| *known != column);
+        self.figures.push((column, figure));
+        self.figures.sort_by_key(|(column, _)| *column);
+    }
+
+    /// A figure, if it was seen.
     #[must_use]
-    pub fn of_ratio(what: String, ratio: Ratio, bound: Bound) -> Self {
-        Self {
-            what,
-            seen: ratio.median,
-            spread: Some((ratio.low, ratio.high)),
-            bound,
-            met: bound.keeps(ratio.median),
-        }
+    pub fn get(&self, column: Column) -> Option<f64> {
+        let mut known = self.figures.iter();
+        known.find(|(of, _)| *of == column).map(|(_, seen)| *seen)
     }
 }
 
-/// A batch's time a call.
-#[must_use]
-pub fn mean(batch: &Batch) -> f64 {
-    batch.mean
+impl Row {
+    /// A contender's figures.
+    pub fn contender(&mut self, name: &str) -> Option<&mut Seen> {
+        self.seen.iter_mut().find(|seen| seen.name == name)
+    }
+
+    /// The columns that any contender fills, in order.
+    #[must_use]
+    pub fn columns(&self) -> Vec<Column> {
+        let figures = self.seen.iter().flat_map(|seen| &seen.figures);
+        let mut columns: Vec<Column> = figures.map(|(column, _)| *column).collect();
+        columns.sort();
+        columns.dedup();
+        columns
+    }
 }

@@ -1,184 +1,222 @@
 //! Calls that find everything free, or are refused: what a contract itself costs.
 //!
-//! Calls run in one task that the executor's cooperation budget does not interrupt, so that the figures are those of
-//! calls and not of turns; what the budget does is measured by the mixed load.
+//! Calls follow each other in one task that the executor's cooperation budget does not interrupt, so that the figures
+//! are those of calls and not of turns; what the budget does is measured by the mixed load.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::Instant;
 
-use bursar::{Contract, Failure, Policy, Runtime};
-use tokio::runtime::{Builder, Runtime as Tokio};
+use bursar::{Attempt, Contract, Handler, Policy};
+use keyed_lock::r#async::KeyedLock;
+use lockable::LockPool;
 use tokio::sync::Semaphore;
-use tokio::task::unconstrained;
+use tokio::task::{unconstrained, yield_now};
+use tower::{Service, ServiceExt};
 
-use super::{Pace, Spec};
-use crate::measure::{Contender, rotate};
-use crate::peers::{Composed, Fault};
-use crate::report::Row;
+use super::fixtures::{Never, SECONDS, contract, contract_of, forever, one_thread, runtime};
+use super::{COMPOSED, KEYED, RUN, SEMAPHORE};
+use crate::measure::Contender;
+use crate::peers::{Composed, Fault, resilience, resilience_in_time, tower, tower_in_time};
 
-type Never = Failure<std::convert::Infallible>;
+pub(super) const LONG_KEY: &str = "bursar, a key of 40 bytes";
+pub(super) const ONE_TURN: &str = "composed, then one turn";
 
-const KEY: &str = "customer-000017";
-const SECONDS: Duration = Duration::from_secs(2);
-
-pub(super) fn executor() -> Tokio {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a tokio runtime on this thread")
-}
-
-fn runtime() -> Runtime {
-    Runtime::builder()
-        .resource("first", 8)
-        .resource("second", 8)
-        .build()
-        .expect("two budgets")
-}
-
-fn contract<E>(policy: Policy<E>) -> Contract {
-    runtime()
-        .contract("operation", policy)
-        .expect("a policy that its runtime accepts")
-}
+const KEY: &str = "customer-0000017";
+const FORTY_BYTES: &str = "customer-0000017-of-the-branch-in-Lisbon";
 
 /// A contender whose calls follow each other in one task: `$call` is awaited once for each `$i`.
 macro_rules! calls {
-    ($tokio:expr, $name:expr, |$i:ident| $call:expr) => {
-        Contender::new($name, |n| {
-            $tokio.block_on(unconstrained(async {
+    ($name:expr, |$i:ident| $call:expr) => {{
+        let tokio = one_thread();
+        Contender::new($name, move |n| {
+            tokio.block_on(unconstrained(async {
                 for $i in 0..n {
                     let answer = $call.await;
                     let _ = black_box(answer);
                 }
             }));
         })
-    };
+    }};
 }
 
-pub(super) fn one_budget(spec: &Spec, pace: Pace) -> Row {
-    let tokio = executor();
+/// A handler with an input, for the typed form.
+struct Echo;
+
+impl Handler<u32> for Echo {
+    type Output = u32;
+    type Error = std::convert::Infallible;
+
+    async fn handle(&self, _: &Attempt, input: &u32) -> Result<u32, Never> {
+        Ok(black_box(*input))
+    }
+}
+
+fn of_tower<S>(name: &'static str, service: S) -> Contender<'static>
+where
+    S: Service<u32, Response = u32> + 'static,
+{
+    let tokio = one_thread();
+    let mut service = service;
+    Contender::new(name, move |n| {
+        tokio.block_on(unconstrained(async {
+            for i in 0..n {
+                let answer = match service.ready().await {
+                    Ok(ready) => ready.call(i).await.ok(),
+                    Err(_) => None,
+                };
+                assert_eq!(black_box(answer), Some(i));
+            }
+        }));
+    })
+}
+
+pub(super) fn one_budget() -> Vec<Contender<'static>> {
     let semaphore = Arc::new(Semaphore::new(8));
-    let composed = Composed::new(8, 8);
+    let composed = forever(Composed::new(8, 8));
     let contract = contract(Policy::idempotent().claim("first", 1));
-    let mut contenders = [
-        calls!(tokio, "bursar run", |i| contract
+    let typed = forever(
+        runtime(8, 8)
+            .operation("operation", Policy::idempotent().claim("first", 1), Echo)
+            .expect("a policy that its runtime accepts"),
+    );
+    vec![
+        calls!(RUN, |i| contract
             .run(|| async { Ok::<_, Never>(black_box(i)) })),
-        Contender::new("tokio Semaphore", |n| {
-            tokio.block_on(unconstrained(async {
-                for i in 0..n {
-                    let permit = semaphore.acquire().await;
-                    black_box(i);
-                    drop(permit);
-                }
-            }));
+        calls!(SEMAPHORE, |i| async {
+            let permit = semaphore.acquire().await;
+            black_box(i);
+            drop(permit);
         }),
-        calls!(tokio, "composed", |i| composed
+        calls!(COMPOSED, |i| composed
             .one(|| async { Ok::<_, Fault>(black_box(i)) })),
-        calls!(tokio, "bursar with().run", |i| async {
+        calls!("bursar with().run", |i| async {
             contract
                 .with()
                 .run(|_| async { Ok::<_, Never>(black_box(i)) })
                 .await
         }),
-    ];
-    let measured = rotate(pace.short(), &mut contenders);
-    Row::of_times(spec.id, spec.title, &measured).at_most(
-        &measured,
-        "bursar run",
-        "tokio Semaphore",
-        0.85,
-    )
+        calls!("bursar Operation::call", |i| typed.call(i)),
+        of_tower("tower limit + retry", tower(8)),
+        of_tower("tower-resilience", resilience(8)),
+    ]
 }
 
-pub(super) fn two_budgets(spec: &Spec, pace: Pace) -> Row {
-    let tokio = executor();
-    let composed = Composed::new(8, 8);
+pub(super) fn two_budgets() -> Vec<Contender<'static>> {
+    let composed = forever(Composed::new(8, 8));
     let contract = contract(Policy::idempotent().claim("first", 1).claim("second", 1));
-    let mut contenders = [
-        calls!(tokio, "bursar run", |i| contract
+    vec![
+        calls!(RUN, |i| contract
             .run(|| async { Ok::<_, Never>(black_box(i)) })),
-        calls!(tokio, "composed", |i| composed
+        calls!(COMPOSED, |i| composed
             .two(|| async { Ok::<_, Fault>(black_box(i)) })),
-    ];
-    let measured = rotate(pace.short(), &mut contenders);
-    Row::of_times(spec.id, spec.title, &measured).at_most(&measured, "bursar run", "composed", 0.45)
+    ]
 }
 
-pub(super) fn in_time(spec: &Spec, pace: Pace) -> Row {
-    let tokio = executor();
-    let composed = Composed::new(8, 8);
-    let contract = contract(Policy::idempotent().claim("first", 1).timeout(SECONDS));
-    let mut contenders = [
-        calls!(tokio, "bursar run", |i| contract
+fn timed() -> &'static Contract {
+    contract(Policy::idempotent().claim("first", 1).timeout(SECONDS))
+}
+
+pub(super) fn in_time() -> Vec<Contender<'static>> {
+    let composed = forever(Composed::new(8, 8));
+    let contract = timed();
+    vec![
+        calls!(RUN, |i| contract
             .run(|| async { Ok::<_, Never>(black_box(i)) })),
-        calls!(tokio, "composed", |i| composed
+        calls!(COMPOSED, |i| composed
             .one_in_time(|| async { Ok::<_, Fault>(black_box(i)) })),
-        Contender::new("one clock read", |n| {
+        of_tower("tower limit + retry + timeout", tower_in_time(8, SECONDS)),
+        of_tower("tower-resilience", resilience_in_time(8, SECONDS)),
+        Contender::new("one clock read, for scale", |n| {
             for _ in 0..n {
-                black_box(std::time::Instant::now());
+                black_box(Instant::now());
             }
         }),
-    ];
-    let measured = rotate(pace.short(), &mut contenders);
-    Row::of_times(spec.id, spec.title, &measured).at_most(&measured, "bursar run", "composed", 0.65)
+    ]
 }
 
-pub(super) fn keyed(spec: &Spec, pace: Pace) -> Row {
-    let tokio = executor();
-    let composed = Composed::new(8, 8);
+pub(super) fn suspends() -> Vec<Contender<'static>> {
+    let composed = forever(Composed::new(8, 8));
     let contract = contract(Policy::idempotent().claim("first", 1));
-    let mut contenders = [
-        calls!(tokio, "bursar key().run", |i| async {
-            contract
-                .with()
-                .key(black_box(KEY))
-                .run(|_| async { Ok::<_, Never>(black_box(i)) })
-                .await
-        }),
-        calls!(tokio, "composed", |i| composed
-            .keyed(black_box(KEY), || async {
-                Ok::<_, Fault>(black_box(i))
-            })),
-    ];
-    let measured = rotate(pace.short(), &mut contenders);
-    Row::of_times(spec.id, spec.title, &measured).at_most(
-        &measured,
-        "bursar key().run",
-        "composed",
-        0.35,
-    )
+    vec![
+        calls!(RUN, |i| contract.run(|| async {
+            yield_now().await;
+            Ok::<_, Never>(black_box(i))
+        })),
+        calls!(COMPOSED, |i| composed.one(|| async {
+            yield_now().await;
+            Ok::<_, Fault>(black_box(i))
+        })),
+        calls!("yield_now, for scale", |_i| yield_now()),
+    ]
 }
 
-pub(super) fn keyed_in_time(spec: &Spec, pace: Pace) -> Row {
-    let tokio = executor();
-    let composed = Composed::new(8, 8);
-    let contract = contract(Policy::idempotent().claim("first", 1).timeout(SECONDS));
-    let mut contenders = [
-        calls!(tokio, "bursar key().run", |i| async {
-            contract
-                .with()
-                .key(black_box(KEY))
-                .run(|_| async { Ok::<_, Never>(black_box(i)) })
-                .await
+pub(super) fn suspends_in_time() -> Vec<Contender<'static>> {
+    let composed = forever(Composed::new(8, 8));
+    let contract = timed();
+    vec![
+        calls!(RUN, |i| contract.run(|| async {
+            yield_now().await;
+            Ok::<_, Never>(black_box(i))
+        })),
+        calls!(COMPOSED, |i| composed.one_in_time(|| async {
+            yield_now().await;
+            Ok::<_, Fault>(black_box(i))
+        })),
+    ]
+}
+
+fn keyed_call(
+    name: &'static str,
+    contract: &'static Contract,
+    key: &'static str,
+) -> Contender<'static> {
+    calls!(name, |i| async {
+        contract
+            .with()
+            .key(black_box(key))
+            .run(|_| async { Ok::<_, Never>(black_box(i)) })
+            .await
+    })
+}
+
+pub(super) fn keyed() -> Vec<Contender<'static>> {
+    let composed = forever(Composed::new(8, 8));
+    let contract = contract(Policy::idempotent().claim("first", 1));
+    let pool = forever(LockPool::<String>::new());
+    let keyed_lock = forever(KeyedLock::<String>::new());
+    let key_lock = forever(key_lock::KeyLock::<String>::new());
+    vec![
+        keyed_call(KEYED, contract, KEY),
+        calls!(COMPOSED, |i| composed.keyed(black_box(KEY), || async {
+            Ok::<_, Fault>(black_box(i))
+        })),
+        keyed_call(LONG_KEY, contract, FORTY_BYTES),
+        calls!("lockable, the lock alone", |_i| async {
+            drop(pool.async_lock(black_box(KEY).to_owned()).await);
         }),
-        calls!(tokio, "composed", |i| composed
+        calls!("keyed-lock, the lock alone", |_i| async {
+            drop(keyed_lock.lock(black_box(KEY).to_owned()).await);
+        }),
+        calls!("key-lock, the lock alone", |_i| async {
+            drop(key_lock.lock(black_box(KEY).to_owned()).await);
+        }),
+    ]
+}
+
+pub(super) fn keyed_in_time() -> Vec<Contender<'static>> {
+    let composed = forever(Composed::new(8, 8));
+    vec![
+        keyed_call(KEYED, timed(), KEY),
+        calls!(COMPOSED, |i| composed
             .keyed_in_time(black_box(KEY), || async {
                 Ok::<_, Fault>(black_box(i))
             })),
-    ];
-    let measured = rotate(pace.short(), &mut contenders);
-    Row::of_times(spec.id, spec.title, &measured).at_most(
-        &measured,
-        "bursar key().run",
-        "composed",
-        0.42,
-    )
+    ]
 }
 
-/// Gives the executor one turn, and no more: what `tokio::task::yield_now` does without its visit to the drivers.
+/// Gives the executor one turn: what `yield_now` does, without its detour.
 async fn one_turn() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
@@ -191,47 +229,32 @@ async fn one_turn() {
     .await;
 }
 
-pub(super) fn reject(spec: &Spec, pace: Pace) -> Row {
-    let tokio = executor();
-    let composed = Composed::new(1, 1);
-    let full = composed.first().try_acquire().expect("the only unit");
-    let runtime = Runtime::builder()
-        .resource("first", 1)
-        .build()
-        .expect("one budget");
-    let policy = Policy::idempotent().claim("first", 1);
-    let contract = runtime
-        .contract("operation", policy.reject())
-        .expect("a policy that its runtime accepts");
-    let held = tokio
-        .block_on(contract.admit())
-        .expect("the only unit is free");
-    let mut contenders = [
-        calls!(tokio, "bursar run", |i| contract
+pub(super) fn reject() -> Vec<Contender<'static>> {
+    let composed = forever(Composed::new(1, 1));
+    let full = composed.first().try_acquire();
+    std::mem::forget(full.expect("the only unit"));
+    let policy = Policy::idempotent().claim("first", 1).reject();
+    let contract = contract_of(&runtime(1, 1), policy);
+    let held = one_thread().block_on(contract.admit());
+    std::mem::forget(held.expect("the only unit"));
+    vec![
+        calls!(RUN, |i| contract
             .run(|| async { Ok::<_, Never>(black_box(i)) })),
-        calls!(tokio, "composed and one turn", |i| async {
+        calls!(ONE_TURN, |i| async {
             let refused = composed
                 .one_or_nothing(|| async { Ok::<_, Fault>(black_box(i)) })
                 .await;
             one_turn().await;
             refused
         }),
-        calls!(tokio, "composed and yield_now", |i| async {
+        calls!("composed, then yield_now", |i| async {
             let refused = composed
                 .one_or_nothing(|| async { Ok::<_, Fault>(black_box(i)) })
                 .await;
-            tokio::task::yield_now().await;
+            yield_now().await;
             refused
         }),
-        calls!(tokio, "composed without a turn", |i| composed
+        calls!("composed, without a turn", |i| composed
             .one_or_nothing(|| async { Ok::<_, Fault>(black_box(i)) })),
-    ];
-    let measured = rotate(pace.short(), &mut contenders);
-    drop((held, full));
-    Row::of_times(spec.id, spec.title, &measured).at_most(
-        &measured,
-        "bursar run",
-        "composed and one turn",
-        1.1,
-    )
+    ]
 }

@@ -1,0 +1,3 @@
+//! Other programs that this one starts.
+
+pub mod heap_program;
