@@ -57,7 +57,7 @@ impl Backoff {
         let longest = doubled.map_or(self.cap, |longest| longest.min(self.cap));
         // Duration x fraction below one, in nanoseconds: u128 holds the product of two u64.
         let nanos = u128::from(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
-        Duration::from_nanos((nanos * u128::from(random) >> 64) as u64)
+        Duration::from_nanos(((nanos * u128::from(random)) >> 64) as u64)
     }
 }
 
