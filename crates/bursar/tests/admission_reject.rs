@@ -82,6 +82,9 @@ fn b4_every_form_decides_rolls_back_and_counts_before_its_one_yield() {
         contract.run_blocking(|_| -> Result<(), Failure<Error>> { panic!("it runs") }),
     );
     for key in ["", "k"] {
+        let mut call = contract.with().key(key);
+        assert_refused(&runtime, call.run(|_| never()));
+        assert_refused(&runtime, call.run_held(|_| never()));
         let second = Duration::from_secs(1);
         let token = std::future::pending::<()>();
         let mut call = contract.with().key(key).within(second).until(token);

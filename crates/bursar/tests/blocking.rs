@@ -282,7 +282,6 @@ impl Occupied {
     fn new(pool: &tokio::runtime::Runtime) -> Self {
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
-        #[expect(clippy::disallowed_methods, reason = "the pool is to be full")]
         pool.spawn_blocking(move || {
             begin.send(()).unwrap();
             let _ = gone.recv();

@@ -1,6 +1,11 @@
 //! C4, C5, C7, D1: retries, grace and cancellation of a handler on a thread, and what is nested in one while the
 //! runtime drains. Real threads, gated by channels.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "handlers that block their thread on a future are the subject"
+)]
+
 mod common;
 
 use std::future::{Future, poll_fn};
@@ -326,7 +331,6 @@ fn d1_a_call_from_a_blocking_handler_is_nested_on_its_thread_and_no_longer() {
     assert_eq!(counts(&runtime, "inner").finished, 1);
 
     // The thread's next work is nobody's.
-    #[expect(clippy::disallowed_methods, reason = "the thread is the subject")]
     let outsider = pool.spawn_blocking(move || {
         let refused = Handle::current().block_on(inner.run(|| async { Answer::Ok(7) }));
         refused.is_err_and(|error| error.is_stopping())

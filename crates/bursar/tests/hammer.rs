@@ -110,6 +110,9 @@ impl Dice {
     }
 }
 
+/// What a caller was told: on failure, the outcome and the number of attempts.
+type Told = Result<u32, (Outcome, u32)>;
+
 #[test]
 fn c7_never_ran_is_never_said_of_what_ran_and_uncertain_never_of_what_did_not() {
     const CALLS: usize = 800;
@@ -126,7 +129,7 @@ fn c7_never_ran_is_never_said_of_what_ran_and_uncertain_never_of_what_did_not() 
         .retry(retry);
     let contract = runtime.contract("work", policy.grace(ms(1))).unwrap();
     let runs: Arc<Vec<AtomicU32>> = Arc::new((0..CALLS).map(|_| AtomicU32::new(0)).collect());
-    let told: Vec<(usize, Result<u32, (Outcome, u32)>)> = executor.block_on(async {
+    let told: Vec<(usize, Told)> = executor.block_on(async {
         let callers: Vec<_> = (0..8)
             .map(|caller| {
                 let (contract, runs, clock) = (contract.clone(), runs.clone(), clock.clone());

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -91,6 +92,23 @@ fn b5_the_key_is_computed_once_a_call_before_anything_is_held() {
     // The second call found the key and the unit that others held.
     assert_eq!(*seen.lock().unwrap(), [(0, 0), (1, 1)]);
     assert_idle(&runtime);
+}
+
+#[test]
+fn a_key_function_that_panics_leaves_nothing_held() {
+    let runtime = db(1);
+    let policy = Policy::pure().claim("db", 1);
+    let handler = handler_fn(|_: &String| async { Ok::<_, Failure<Error>>(()) });
+    let typed = runtime
+        .operation("typed", policy, handler)
+        .unwrap()
+        .serialize_by(|name| name.strip_prefix("brand ").expect("this one panics"));
+    let mut call = spawn(typed.call("user 7".to_owned()));
+    let polled = catch_unwind(AssertUnwindSafe(|| call.poll()));
+    assert!(polled.is_err());
+    assert_idle(&runtime);
+    assert_eq!(counts(&runtime, "typed").admitted, 0);
+    assert_ready_ok!(spawn(typed.call("brand 7".to_owned())).poll());
 }
 
 #[test]

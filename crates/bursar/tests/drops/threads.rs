@@ -49,7 +49,6 @@ impl Threads {
         let (occupied, free) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
         let first = begin.clone();
-        #[expect(clippy::disallowed_methods, reason = "the pool is to be full")]
         pool.spawn_blocking(move || {
             first.send(()).unwrap();
             let _ = free.recv();
