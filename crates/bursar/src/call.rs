@@ -12,9 +12,11 @@
 //!    counts it, under the lock it waits behind.
 //! 4. Nothing here waits on its own account: one poll takes all that is free.
 
+mod waiting;
+
 use std::ops::Deref;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use crate::budget::NotTaken;
@@ -25,6 +27,7 @@ use crate::fifo::{Arrival, Joined, Slot, State};
 use crate::key::Key;
 use crate::keys::{Asked, KeyHold};
 use crate::sync::Ordering;
+use waiting::reserve_wait;
 
 /// See the module.
 ///
@@ -324,11 +327,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
     }
 
-    /// Until when the policy lets the call wait. `None` if it does not wait, or may for ever.
-    pub(crate) fn wait_until(&self) -> Option<Instant> {
-        self.wait_until
-    }
-
     #[inline]
     fn end_wait(&mut self) {
         if self.waiting {
@@ -336,54 +334,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.plan.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         self.wait_until = None;
-    }
-
-    /// Gives the units back between two attempts and keeps the key; without one the lobby is the call's home. False if
-    /// shutdown forbids the pause: then everything is still held.
-    pub(crate) fn park(&mut self, waker: Waker) -> bool {
-        let engine = Arc::clone(&self.plan.engine);
-        let nested = chain::inside(engine.id());
-        let needs_lobby = self.key.is_none() && !self.lobby;
-        // First the new home, then the old one back: a drain finds the call in one of them.
-        if needs_lobby && !self.enter_lobby() {
-            return false;
-        }
-        let parked = engine.lifecycle.park(Arrival {
-            counters: &self.plan.counters,
-            units: 0,
-            nested,
-            bare: false,
-            counted: true,
-            waker,
-        });
-        let Some(slot) = parked else {
-            if needs_lobby {
-                self.leave_lobby();
-            }
-            return false;
-        };
-        self.give_units();
-        self.stage = Stage::Parked;
-        self.slot = Some(slot);
-        true
-    }
-
-    /// Ready when shutdown ends the pause: the call is over then.
-    pub(crate) fn poll_parked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let (Stage::Parked, Some(slot)) = (self.stage, self.slot) {
-            ready!(self.plan.engine.lifecycle.poll_parked(slot, cx));
-            self.slot = None;
-            self.end_early();
-        }
-        Poll::Ready(())
-    }
-
-    /// The pause is over: [`poll`](Self::poll) queues for the units again, at the tail.
-    pub(crate) fn unpark(&mut self) {
-        if let (Stage::Parked, Some(slot)) = (self.stage, self.slot.take()) {
-            self.plan.engine.lifecycle.unpark(slot);
-            self.stage = Stage::Acquiring;
-        }
     }
 
     /// Whether the call holds nothing: a key it waits for is not held.
@@ -434,31 +384,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         let refusal = self.refusal(self.site());
         self.give_up();
         refusal
-    }
-
-    pub(crate) fn refusal(&self, site: Site) -> Refusal {
-        Refusal {
-            operation: Arc::clone(&self.plan.operation),
-            site,
-        }
-    }
-
-    /// Where the call waits now.
-    fn site(&self) -> Site {
-        match self.stage {
-            Stage::AtKey => Site::Key(self.plan.engine.keys.usage(self.key)),
-            Stage::AtBudget => self.budget_site(),
-            _ => Site::Nowhere,
-        }
-    }
-
-    fn budget_site(&self) -> Site {
-        let claim = &self.plan.claims[self.taken as usize];
-        Site::Budget {
-            name: Arc::clone(claim.budget.name()),
-            units: claim.units,
-            usage: claim.budget.usage(),
-        }
     }
 
     /// Ends an admitted call that did not come to execute, counting it as admitted if that was not done yet.
@@ -542,34 +467,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             plan.engine.lifecycle.tell(poke);
         }
     }
-}
-
-/// Counts a call among its operation's waiting ones; false if there are as many as the policy allows.
-fn reserve_wait(plan: &Plan, counted: &mut bool) -> bool {
-    let Some(most) = plan.max_waiting else {
-        return true;
-    };
-    if !*counted {
-        let most = u64::from(most);
-        let mut waiting = plan.waiting.load(Ordering::Relaxed);
-        loop {
-            if waiting >= most {
-                return false;
-            }
-            let next = plan.waiting.compare_exchange_weak(
-                waiting,
-                waiting + 1,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            match next {
-                Ok(_) => break,
-                Err(seen) => waiting = seen,
-            }
-        }
-        *counted = true;
-    }
-    true
 }
 
 impl<'p> Holding<&'p Plan> {

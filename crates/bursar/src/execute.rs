@@ -4,9 +4,10 @@
 //! handler first suspends. Whatever ends an attempt early, the handler is told and polled once more, so that it can
 //! answer in its own words; then its future is dropped at its await point.
 
+mod forms;
+
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -24,6 +25,7 @@ use crate::key::Key;
 use crate::outcome::Failure;
 use crate::record::{Record, earlier, gone, passed};
 use crate::retry::Next;
+pub(crate) use forms::{Deliver, Keep, Keyless, MaybeKey, Release};
 
 /// How one attempt ended.
 enum End<T, E> {
@@ -54,37 +56,6 @@ enum Parked<E> {
     Refused(CallError<E>),
     Between(Failure<E>, Option<EndedBy>),
     Pausing(Failure<E>, Option<EndedBy>, Pause),
-}
-
-/// What becomes of the holding when the call succeeds.
-pub(crate) trait Deliver {
-    type Of<T>;
-
-    fn deliver<T>(&self, holding: &mut Holding<&Plan>, value: T) -> Self::Of<T>;
-}
-
-/// Everything is given back before the value is seen.
-pub(crate) struct Release;
-
-impl Deliver for Release {
-    type Of<T> = T;
-
-    #[inline(always)]
-    fn deliver<T>(&self, holding: &mut Holding<&Plan>, value: T) -> T {
-        holding.end();
-        value
-    }
-}
-
-/// The value comes with what the call holds.
-pub(crate) struct Keep<'p>(pub(crate) &'p Arc<Plan>);
-
-impl Deliver for Keep<'_> {
-    type Of<T> = (T, Holding<Arc<Plan>>);
-
-    fn deliver<T>(&self, holding: &mut Holding<&Plan>, value: T) -> Self::Of<T> {
-        (value, holding.promote(Arc::clone(self.0)))
-    }
 }
 
 pin_project! {
@@ -142,28 +113,6 @@ impl<'p, K, B, L, D, F, Fut, E> Drive<'p, K, B, L, D, F, Fut, E> {
             stage: Stage::Admitting,
             parked: None,
         }
-    }
-}
-
-/// A call's key, or the knowledge that there is none.
-pub(crate) trait MaybeKey {
-    fn key(&self) -> &Key;
-}
-
-/// No key.
-pub(crate) struct Keyless;
-
-impl MaybeKey for Keyless {
-    #[inline]
-    fn key(&self) -> &Key {
-        const { &Key::NONE }
-    }
-}
-
-impl MaybeKey for &Key {
-    #[inline]
-    fn key(&self) -> &Key {
-        self
     }
 }
 

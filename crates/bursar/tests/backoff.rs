@@ -1,5 +1,10 @@
 //! Pauses between attempts: what is held meanwhile, who may end them, and what comes after.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a blocking handler needs a task to wait for it"
+)]
+
 mod common;
 
 use std::sync::atomic::{AtomicU32, Ordering};

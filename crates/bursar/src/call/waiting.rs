@@ -1,0 +1,121 @@
+//! A call's waiting: the evidence of it, what bounds it, and pauses between attempts.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use super::{Holding, Stage};
+use crate::chain;
+use crate::engine::Plan;
+use crate::error::{Refusal, Site};
+use crate::fifo::Arrival;
+use crate::sync::Ordering;
+
+impl<P: Deref<Target = Plan>> Holding<P> {
+    pub(crate) fn refusal(&self, site: Site) -> Refusal {
+        Refusal {
+            operation: Arc::clone(&self.plan.operation),
+            site,
+        }
+    }
+
+    /// Where the call waits now.
+    pub(super) fn site(&self) -> Site {
+        match self.stage {
+            Stage::AtKey => Site::Key(self.plan.engine.keys.usage(self.key)),
+            Stage::AtBudget => self.budget_site(),
+            _ => Site::Nowhere,
+        }
+    }
+
+    pub(super) fn budget_site(&self) -> Site {
+        let claim = &self.plan.claims[self.taken as usize];
+        Site::Budget {
+            name: Arc::clone(claim.budget.name()),
+            units: claim.units,
+            usage: claim.budget.usage(),
+        }
+    }
+
+    /// Until when the policy lets the call wait. `None` if it does not wait, or may for ever.
+    pub(crate) fn wait_until(&self) -> Option<Instant> {
+        self.wait_until
+    }
+
+    /// Gives the units back between two attempts and keeps the key; without one the lobby is the call's home. False if
+    /// shutdown forbids the pause: then everything is still held.
+    pub(crate) fn park(&mut self, waker: Waker) -> bool {
+        let engine = Arc::clone(&self.plan.engine);
+        let nested = chain::inside(engine.id());
+        let needs_lobby = self.key.is_none() && !self.lobby;
+        // First the new home, then the old one back: a drain finds the call in one of them.
+        if needs_lobby && !self.enter_lobby() {
+            return false;
+        }
+        let parked = engine.lifecycle.park(Arrival {
+            counters: &self.plan.counters,
+            units: 0,
+            nested,
+            bare: false,
+            counted: true,
+            waker,
+        });
+        let Some(slot) = parked else {
+            if needs_lobby {
+                self.leave_lobby();
+            }
+            return false;
+        };
+        self.give_units();
+        self.stage = Stage::Parked;
+        self.slot = Some(slot);
+        true
+    }
+
+    /// Ready when shutdown ends the pause: the call is over then.
+    pub(crate) fn poll_parked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let (Stage::Parked, Some(slot)) = (self.stage, self.slot) {
+            ready!(self.plan.engine.lifecycle.poll_parked(slot, cx));
+            self.slot = None;
+            self.end_early();
+        }
+        Poll::Ready(())
+    }
+
+    /// The pause is over: [`poll`](Self::poll) queues for the units again, at the tail.
+    pub(crate) fn unpark(&mut self) {
+        if let (Stage::Parked, Some(slot)) = (self.stage, self.slot.take()) {
+            self.plan.engine.lifecycle.unpark(slot);
+            self.stage = Stage::Acquiring;
+        }
+    }
+}
+
+/// Counts a call among its operation's waiting ones; false if there are as many as the policy allows.
+pub(super) fn reserve_wait(plan: &Plan, counted: &mut bool) -> bool {
+    let Some(most) = plan.max_waiting else {
+        return true;
+    };
+    if !*counted {
+        let most = u64::from(most);
+        let mut waiting = plan.waiting.load(Ordering::Relaxed);
+        loop {
+            if waiting >= most {
+                return false;
+            }
+            let next = plan.waiting.compare_exchange_weak(
+                waiting,
+                waiting + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match next {
+                Ok(_) => break,
+                Err(seen) => waiting = seen,
+            }
+        }
+        *counted = true;
+    }
+    true
+}
