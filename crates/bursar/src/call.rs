@@ -315,18 +315,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.end_wait();
     }
 
-    fn wait(&mut self, stage: Stage, slot: Slot) {
-        if self.counted == Counted::Nothing {
-            self.counted = Counted::Queued;
-        }
-        self.stage = stage;
-        self.slot = Some(slot);
-        if self.wait_until.is_none() {
-            let clock = &self.plan.engine.clock;
-            self.wait_until = self.plan.max_wait.and_then(|wait| clock.after(wait));
-        }
-    }
-
     #[inline]
     fn end_wait(&mut self) {
         if self.waiting {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
-use super::{Holding, Stage};
+use super::{Counted, Holding, Stage};
 use crate::chain;
 use crate::engine::Plan;
 use crate::error::{Refusal, Site};
-use crate::fifo::Arrival;
+use crate::fifo::{Arrival, Slot};
 use crate::sync::Ordering;
 
 impl<P: Deref<Target = Plan>> Holding<P> {
@@ -35,6 +35,19 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             name: Arc::clone(claim.budget.name()),
             units: claim.units,
             usage: claim.budget.usage(),
+        }
+    }
+
+    /// The call waits in the queue that `stage` names.
+    pub(super) fn wait(&mut self, stage: Stage, slot: Slot) {
+        if self.counted == Counted::Nothing {
+            self.counted = Counted::Queued;
+        }
+        self.stage = stage;
+        self.slot = Some(slot);
+        if self.wait_until.is_none() {
+            let clock = &self.plan.engine.clock;
+            self.wait_until = self.plan.max_wait.and_then(|wait| clock.after(wait));
         }
     }
 
