@@ -349,6 +349,7 @@ async fn between<B: Bounds>(
 ) -> Result<(), Option<EndedBy>> {
     match next {
         Next::Nothing => Err(None),
+        Next::Denied => Err(Some(EndedBy::RetryBudget)),
         Next::AtOnce => {
             yield_now().await;
             let plan = holding.plan();

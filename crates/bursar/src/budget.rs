@@ -18,7 +18,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::error::Usage;
 use crate::fifo::{Arrival, Joined, List, Slot, Slots, State};
-use crate::sync::{AtomicI64, Mutex, Ordering, lock};
+use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 
 const WAITERS: i64 = 0b01;
@@ -38,7 +38,8 @@ const fn units_of(units: u32) -> i64 {
 pub(crate) struct Budget {
     word: CachePadded<AtomicI64>,
     name: Arc<str>,
-    capacity: u32,
+    /// Changes under the queue's lock, together with the word.
+    capacity: AtomicU64,
     queue: Mutex<Queue>,
 }
 
@@ -61,7 +62,7 @@ impl Budget {
         Self {
             word: CachePadded::new(AtomicI64::new(units_of(capacity))),
             name,
-            capacity,
+            capacity: AtomicU64::new(u64::from(capacity)),
             queue: Mutex::new(Queue {
                 slots: Slots::new(),
                 list: List::new(),
@@ -74,7 +75,20 @@ impl Budget {
     }
 
     pub(crate) fn capacity(&self) -> u32 {
-        self.capacity
+        self.capacity.load(Ordering::Relaxed) as u32
+    }
+
+    /// Makes the capacity another one, granting what now fits. Nothing is revoked: the word may come to owe units.
+    pub(crate) fn resize(&self, capacity: u32) {
+        let mut wakes = WakeList::new();
+        let mut queue = lock(&self.queue);
+        let before = self.capacity();
+        self.capacity.store(u64::from(capacity), Ordering::Relaxed);
+        let change = units_of(capacity) - units_of(before);
+        self.word.fetch_add(change, Ordering::Relaxed);
+        self.grant(&mut queue, &mut wakes);
+        drop(queue);
+        drop(wakes);
     }
 
     /// Takes units at once if they are free and nobody waits. `past_stop` lets nested work through a drain.
@@ -223,8 +237,10 @@ impl Budget {
 
     /// Stopped, with every unit back and nobody waiting.
     pub(crate) fn drained(&self) -> bool {
+        // Under the lock word and capacity belong together.
+        let _queue = lock(&self.queue);
         // Acquire: what the last holder did before it gave its units back is seen by whoever saw the drain end.
-        self.word.load(Ordering::Acquire) == units_of(self.capacity) | STOP
+        self.word.load(Ordering::Acquire) == units_of(self.capacity()) | STOP
     }
 
     pub(crate) fn usage(&self) -> Usage {
@@ -234,9 +250,10 @@ impl Budget {
         } else {
             lock(&self.queue).list.len()
         };
-        let in_use = i64::from(self.capacity) - free(word);
+        let capacity = self.capacity();
+        let in_use = i64::from(capacity) - free(word);
         Usage {
-            capacity: self.capacity,
+            capacity,
             in_use: u32::try_from(in_use).unwrap_or(0),
             waiting,
         }

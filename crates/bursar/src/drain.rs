@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::chain;
 use crate::clock::Alarm;
 use crate::engine::Engine;
-use crate::error::ShutdownError;
+use crate::report::{DrainReport, ShutdownError};
 
 /// A registration with the lifecycle that ends with its owner.
 struct Registered<'e> {
@@ -27,7 +27,7 @@ impl Drop for Registered<'_> {
 pub(crate) async fn shutdown(
     engine: &Engine,
     bound: Option<Duration>,
-) -> Result<(), ShutdownError> {
+) -> Result<DrainReport, ShutdownError> {
     if chain::inside(engine.id()) {
         return Err(ShutdownError::InsideOwnCall);
     }
@@ -43,28 +43,14 @@ pub(crate) async fn shutdown(
         // Registered before the scan: what is given back during it wakes this task.
         engine.lifecycle.register(&mut registered.drain, cx.waker());
         if engine.drained() {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(engine.report()));
         }
         match deadline {
             Some(at) if alarm.poll(&engine.clock, at, cx).is_ready() => {
-                Poll::Ready(Err(ShutdownError::StillRunning {
-                    operations: still_running(engine),
-                }))
+                Poll::Ready(Err(ShutdownError::StillRunning(engine.report())))
             }
             _ => Poll::Pending,
         }
     })
     .await
-}
-
-fn still_running(engine: &Engine) -> Vec<(std::sync::Arc<str>, u64)> {
-    engine
-        .stats()
-        .operations
-        .into_iter()
-        .filter_map(|of| {
-            let running = of.admitted.saturating_sub(of.finished);
-            (running > 0).then_some((of.name, running))
-        })
-        .collect()
 }

@@ -11,9 +11,12 @@ use crate::keys::{KeySpace, KeyTable};
 use crate::lifecycle::Lifecycle;
 use crate::outcome::{Effect, Outcome};
 use crate::policy::{Declared, DeclaredEffect};
+use crate::report::{DrainReport, Drained};
 use crate::retry::RetryPlan;
+use crate::retry_budget::{Account, RetryBudget};
 use crate::stats::{BudgetStats, Counters, Stats};
 use crate::sync::{AtomicU64, Mutex, lock};
+use crate::wake::Poke;
 
 /// The state of one runtime. Two engines share nothing.
 #[derive(Debug)]
@@ -26,15 +29,27 @@ pub(crate) struct Engine {
     /// The moment of construction.
     pub(crate) epoch: Instant,
     pub(crate) jitter: Jitter,
+    retries: Option<Arc<Account>>,
+    retry_groups: Vec<(String, Arc<Account>)>,
     /// A leaf lock, taken when an operation is built or counters are read; never on the path of a call.
     registry: Mutex<Registry>,
 }
 
 #[derive(Debug, Default)]
 struct Registry {
-    operations: Vec<(Arc<str>, Arc<Counters>)>,
+    operations: Vec<Registered>,
+    /// When shutdown began, each operation's calls finished and withdrawn.
+    at_stop: Option<Vec<(u64, u64)>>,
     /// Key spaces by name; a space's number is its place, and 0 is the common one.
     spaces: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Registered {
+    name: Arc<str>,
+    counters: Arc<Counters>,
+    /// Budgets, by their place, and units.
+    claims: Vec<(usize, u32)>,
 }
 
 /// Units of one budget that an operation spends.
@@ -66,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Option<Duration>,
     pub(crate) retry: RetryPlan,
+    /// What its retries spend.
+    pub(crate) retries: Option<Arc<Account>>,
 }
 
 impl Engine {
@@ -103,6 +120,8 @@ impl Engine {
             epoch: clock.now(),
             clock,
             jitter: Jitter::new(seed),
+            retries: None,
+            retry_groups: Vec::new(),
             registry: Mutex::default(),
         })
     }
@@ -126,19 +145,29 @@ impl Engine {
         }
         let effect = check_effect(operation, declared)?;
         check_durations(operation, declared)?;
-        let claims = self.claims(operation, &declared.claims)?;
         if declared.key_space.as_deref() == Some("") {
             return Err(ContractError::EmptyKeySpace {
                 operation: operation.to_owned(),
             });
         }
+        let retries = self.account(operation, declared.retry_group.as_deref())?;
         let counters = Arc::new(Counters::new());
         let name: Arc<str> = operation.into();
+        // One lock for checking claims and for resizing, so that no claim outgrows its budget between the two.
         let mut registry = lock(&self.registry);
+        let claims = self.claims(operation, &declared.claims)?;
         let number = registry.operations.len() as u32;
-        registry
-            .operations
-            .push((Arc::clone(&name), Arc::clone(&counters)));
+        registry.operations.push(Registered {
+            name: Arc::clone(&name),
+            counters: Arc::clone(&counters),
+            claims: claims
+                .iter()
+                .map(|claim| (self.place(claim.budget.name()), claim.units))
+                .collect(),
+        });
+        if let Some(account) = &retries {
+            account.join(Arc::clone(&counters));
+        }
         let key_space = registry.space(declared.key_space.as_deref());
         drop(registry);
         Ok(Arc::new(Plan {
@@ -157,7 +186,117 @@ impl Engine {
             timeout: declared.timeout,
             grace: declared.grace.filter(|grace| !grace.is_zero()),
             retry: declared.retry,
+            retries,
         }))
+    }
+
+    /// Declares what retries may spend.
+    pub(crate) fn cap_retries(
+        &mut self,
+        all: Option<RetryBudget>,
+        groups: Vec<(String, RetryBudget)>,
+    ) -> Result<(), ContractError> {
+        self.retries = all.map(|budget| Arc::new(Account::new(budget)));
+        for (group, budget) in groups {
+            if group.is_empty() || self.retry_groups.iter().any(|(name, _)| *name == group) {
+                return Err(ContractError::InvalidRetryGroup { group });
+            }
+            self.retry_groups
+                .push((group, Arc::new(Account::new(budget))));
+        }
+        Ok(())
+    }
+
+    fn account(
+        &self,
+        operation: &str,
+        group: Option<&str>,
+    ) -> Result<Option<Arc<Account>>, ContractError> {
+        let Some(group) = group else {
+            return Ok(self.retries.clone());
+        };
+        match self.retry_groups.iter().find(|(name, _)| name == group) {
+            Some((_, account)) => Ok(Some(Arc::clone(account))),
+            None => Err(ContractError::UnknownRetryGroup {
+                operation: operation.to_owned(),
+                group: group.to_owned(),
+            }),
+        }
+    }
+
+    /// Where a budget stands among the others.
+    fn place(&self, budget: &str) -> usize {
+        self.budgets
+            .partition_point(|other| other.name().as_bytes() < budget.as_bytes())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.budgets
+            .iter()
+            .map(|budget| format!("{:?}", budget.name()))
+            .collect()
+    }
+
+    /// Changes a budget's capacity.
+    pub(crate) fn resize(&self, name: &str, capacity: u32) -> Result<(), ContractError> {
+        if capacity == 0 || i32::try_from(capacity).is_err() {
+            return Err(ContractError::InvalidCapacity {
+                budget: name.to_owned(),
+                capacity,
+            });
+        }
+        let place = self.place(name);
+        let Some(budget) = self
+            .budgets
+            .get(place)
+            .filter(|budget| **budget.name() == *name)
+        else {
+            return Err(ContractError::NoSuchBudget {
+                budget: name.to_owned(),
+                known: self.names(),
+            });
+        };
+        let registry = lock(&self.registry);
+        for of in &registry.operations {
+            for (at, units) in &of.claims {
+                if *at == place && *units > capacity {
+                    return Err(ContractError::CapacityBelowClaim {
+                        budget: name.to_owned(),
+                        capacity,
+                        operation: of.name.to_string(),
+                        units: *units,
+                    });
+                }
+            }
+        }
+        budget.resize(capacity);
+        drop(registry);
+        // A drain that looked between two states of the budget looks again.
+        self.lifecycle.tell(Poke(true));
+        Ok(())
+    }
+
+    /// What became of each operation's calls since shutdown began.
+    pub(crate) fn report(&self) -> DrainReport {
+        let registry = lock(&self.registry);
+        let before = registry.at_stop.clone().unwrap_or_default();
+        let operations = registry.operations.clone();
+        drop(registry);
+        let operations = operations.into_iter().enumerate().map(|(at, of)| {
+            let (finished, withdrawn) = before.get(at).copied().unwrap_or_default();
+            let withdrawn = of.counters.withdrawals().saturating_sub(withdrawn);
+            let now = of.counters.read(Arc::clone(&of.name));
+            let ended = now.finished.saturating_sub(finished);
+            Drained {
+                operation: of.name,
+                ended: ended.saturating_sub(withdrawn),
+                withdrawn,
+                running: now.admitted.saturating_sub(now.finished),
+            }
+        });
+        DrainReport {
+            operations: operations.collect(),
+        }
     }
 
     fn claims(
@@ -171,11 +310,7 @@ impl Engine {
                 return Err(ContractError::UnknownBudget {
                     operation: operation.to_owned(),
                     budget: name.clone(),
-                    known: self
-                        .budgets
-                        .iter()
-                        .map(|budget| format!("{:?}", budget.name()))
-                        .collect(),
+                    known: self.names(),
                 });
             };
             if claims
@@ -222,6 +357,15 @@ impl Engine {
 
     /// Closes the gate everywhere. Idempotent; returns once every word is stopped, whoever stopped it.
     pub(crate) fn stop(&self) {
+        let mut registry = lock(&self.registry);
+        if registry.at_stop.is_none() {
+            let counts = registry.operations.iter().map(|of| {
+                let now = of.counters.read(Arc::clone(&of.name));
+                (now.finished, of.counters.withdrawals())
+            });
+            registry.at_stop = Some(counts.collect());
+        }
+        drop(registry);
         // The lobby first: whoever sees another word stopped, under its lock, sees the lobby stopped.
         self.lifecycle.stop();
         self.keys.stop();
@@ -235,7 +379,7 @@ impl Engine {
         Stats {
             operations: operations
                 .into_iter()
-                .map(|(name, counters)| counters.read(name))
+                .map(|of| of.counters.read(of.name))
                 .collect(),
             budgets: self
                 .budgets

@@ -1,4 +1,4 @@
-//! Errors of calls and drains: how a call ended ([`CallError`]), why a drain did not ([`ShutdownError`]).
+//! How a call failed ([`CallError`]), with the evidence.
 
 use std::error::Error;
 use std::fmt;
@@ -113,6 +113,8 @@ pub enum EndedBy {
     Overload,
     /// After a pause the units did not come free in time.
     WaitTooLong,
+    /// The retry budget was spent.
+    RetryBudget,
 }
 
 impl fmt::Display for EndedBy {
@@ -123,6 +125,7 @@ impl fmt::Display for EndedBy {
             Self::CallerLeft => "the caller's leaving",
             Self::Stopping => "shutdown",
             Self::Overload => "want of capacity for another attempt",
+            Self::RetryBudget => "the retry budget, which is spent",
             Self::WaitTooLong => "too long a wait for another attempt",
         })
     }
@@ -418,36 +421,3 @@ impl<T, E> Carry for Result<T, CallError<E>> {
         })
     }
 }
-
-/// Why a drain could not be awaited, or did not end in time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ShutdownError {
-    /// Asked for from inside a call of the same runtime, it could never end. Nothing was closed.
-    InsideOwnCall,
-    /// The bound passed first. The runtime stays closed, the drain goes on and can be awaited again.
-    StillRunning {
-        /// The operations whose calls had not ended, with their number.
-        operations: Vec<(Arc<str>, u64)>,
-    },
-}
-
-impl fmt::Display for ShutdownError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InsideOwnCall => f.write_str(
-                "shutdown was awaited from inside a call of the same runtime, which it would have to outlast: spawn it, or await it from outside",
-            ),
-            Self::StillRunning { operations } => {
-                f.write_str("the drain did not end in time; still running: ")?;
-                for (index, (operation, calls)) in operations.iter().enumerate() {
-                    let comma = if index == 0 { "" } else { ", " };
-                    write!(f, "{comma}{operation:?} ({calls})")?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl Error for ShutdownError {}

@@ -375,6 +375,7 @@ fn failed<E>(
     };
     let kept = match next {
         Next::Nothing => None,
+        Next::Denied => Some(EndedBy::RetryBudget),
         Next::AtOnce => return Err(Parked::Between(failure, cut)),
         Next::After(pause) => match Pause::begin(holding, callers, pause, cx.waker()) {
             Ok(pause) => return Err(Parked::Pausing(failure, cut, pause)),

@@ -152,6 +152,7 @@ impl Slots {
             let waiter = self.at(index);
             let after = waiter.after;
             if !waiter.nested {
+                waiter.counters.withdrawn();
                 if waiter.bare {
                     waiter.counters.finished();
                 }

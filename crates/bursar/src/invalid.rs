@@ -85,6 +85,36 @@ pub enum ContractError {
         /// What would be right.
         expected: &'static str,
     },
+    /// Two groups of retries have one name, or one has none.
+    InvalidRetryGroup {
+        /// The name.
+        group: String,
+    },
+    /// An operation names a group of retries that its runtime does not have.
+    UnknownRetryGroup {
+        /// The operation.
+        operation: String,
+        /// The name it uses.
+        group: String,
+    },
+    /// A budget that is to be resized does not exist.
+    NoSuchBudget {
+        /// The name asked for.
+        budget: String,
+        /// The budgets there are.
+        known: Vec<String>,
+    },
+    /// A budget is to become smaller than what an operation claims of it.
+    CapacityBelowClaim {
+        /// The budget.
+        budget: String,
+        /// The capacity asked for.
+        capacity: u32,
+        /// The operation.
+        operation: String,
+        /// The units it claims.
+        units: u32,
+    },
     /// A key space's name is empty.
     EmptyKeySpace {
         /// The operation.
@@ -166,6 +196,28 @@ impl fmt::Display for ContractError {
             } => write!(
                 f,
                 "operation {operation:?} has a {setting} of {value:?}: {expected}"
+            ),
+            Self::InvalidRetryGroup { group } => write!(
+                f,
+                "a group of retries is named {group:?}: names must be unique and not empty"
+            ),
+            Self::UnknownRetryGroup { operation, group } => write!(
+                f,
+                "operation {operation:?} names the group of retries {group:?}, which does not exist: add it with `.retry_group(name, budget)`"
+            ),
+            Self::NoSuchBudget { budget, known } => write!(
+                f,
+                "there is no budget {budget:?} to resize: the runtime has {}",
+                known.join(", ")
+            ),
+            Self::CapacityBelowClaim {
+                budget,
+                capacity,
+                operation,
+                units,
+            } => write!(
+                f,
+                "budget {budget:?} cannot shrink to {capacity}: operation {operation:?} claims {units} of it"
             ),
             Self::EmptyKeySpace { operation } => {
                 write!(f, "operation {operation:?} names an empty key space")

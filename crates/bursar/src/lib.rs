@@ -72,7 +72,9 @@ mod operation;
 mod outcome;
 mod policy;
 mod record;
+mod report;
 mod retry;
+mod retry_budget;
 mod runtime;
 mod stats;
 mod sync;
@@ -86,7 +88,7 @@ pub use attempt::{Attempt, Cancelled};
 pub use backoff::{Backoff, retry_after};
 pub use clock::{Clock, ManualClock, Timer};
 pub use contract::{Call, Contract, Permit};
-pub use error::{Attempted, CallError, Carry, EndedBy, Refusal, ShutdownError, Usage};
+pub use error::{Attempted, CallError, Carry, EndedBy, Refusal, Usage};
 pub use invalid::ContractError;
 pub use key::Key;
 pub use operation::{
@@ -95,6 +97,8 @@ pub use operation::{
 };
 pub use outcome::{Classify, Effect, Failure, Outcome, Reason};
 pub use policy::{Dynamic, Idempotent, NonIdempotent, PerCall, Permits, Policy, Pure, Takes};
+pub use report::{DrainReport, Drained, ShutdownError};
 pub use retry::{Certain, Doubtful, Retry, Unchecked};
+pub use retry_budget::RetryBudget;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stats::{BudgetStats, OperationStats, Stats};

@@ -67,6 +67,7 @@ impl Takes<Unchecked> for Dynamic {}
 /// | [`timeout`](Policy::timeout) | an attempt may take for ever |
 /// | [`grace`](Policy::grace) | none |
 /// | [`retry`](Policy::retry) | one attempt |
+/// | [`retry_group`](Policy::retry_group) | the runtime's retry budget, if it has one |
 /// | [`max_wait`](Policy::max_wait) | a call waits for as long as its caller does |
 /// | [`max_waiting`](Policy::max_waiting) | any number of calls wait |
 /// | [`require_key`](Policy::require_key) | a call may come without a key |
@@ -101,6 +102,7 @@ pub(crate) struct Declared {
     pub(crate) retry: RetryPlan,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) max_waiting: Option<u32>,
+    pub(crate) retry_group: Option<String>,
     pub(crate) key_required: bool,
     pub(crate) key_space: Option<String>,
 }
@@ -124,6 +126,7 @@ impl<E> Policy<E> {
                 retry: RetryPlan::NEVER,
                 max_wait: None,
                 max_waiting: None,
+                retry_group: None,
                 key_required: false,
                 key_space: None,
             },
@@ -218,6 +221,12 @@ impl<E> Policy<E> {
         E: Permits<R> + Takes<R>,
     {
         self.declared.retry = retry.plan;
+        self
+    }
+
+    /// Whose [retry budget](crate::RetryBudget) this operation's retries spend: a group that the runtime's builder names.
+    pub fn retry_group(mut self, group: impl Into<String>) -> Self {
+        self.declared.retry_group = Some(group.into());
         self
     }
 

@@ -40,8 +40,16 @@ impl Record {
             attempts: self.attempts,
         };
         let random = || plan.engine.jitter.draw();
-        plan.retry
-            .next(made, failure.outcome(), failure.pushback(), random)
+        let next = plan
+            .retry
+            .next(made, failure.outcome(), failure.pushback(), random);
+        match &plan.retries {
+            Some(account) if next != Next::Nothing && !account.spend() => {
+                plan.counters.denied();
+                Next::Denied
+            }
+            _ => next,
+        }
     }
 
     /// The call's error: `cut` is what cut the last attempt off, `kept` what kept the next from starting. Uncertainty of

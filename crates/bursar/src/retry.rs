@@ -58,6 +58,8 @@ pub(crate) enum Next {
     Nothing,
     AtOnce,
     After(Duration),
+    /// There would be another, and the retry budget is spent.
+    Denied,
 }
 
 /// What is known of a call when one of its attempts has failed.

@@ -8,10 +8,11 @@ use crate::clock::{Clock, ClockHandle};
 use crate::contract::Contract;
 use crate::drain;
 use crate::engine::Engine;
-use crate::error::ShutdownError;
 use crate::invalid::ContractError;
 use crate::operation::{Handler, Operation};
 use crate::policy::Policy;
+use crate::report::{DrainReport, ShutdownError};
+use crate::retry_budget::RetryBudget;
 use crate::stats::Stats;
 
 /// Owns named budgets, admits calls to them, and drains. Cheap to clone; every clone is the same runtime.
@@ -42,6 +43,8 @@ pub struct RuntimeBuilder {
     resources: Vec<(String, u32)>,
     clock: Option<Arc<dyn Clock>>,
     seed: Option<u64>,
+    retry_budget: Option<RetryBudget>,
+    retry_groups: Vec<(String, RetryBudget)>,
 }
 
 impl RuntimeBuilder {
@@ -63,6 +66,19 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Caps the retries of all operations together, those of named groups excepted. The default is no cap.
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.retry_budget = Some(budget);
+        self
+    }
+
+    /// Caps the retries of the operations whose policies name this group
+    /// ([`Policy::retry_group`](crate::Policy::retry_group)).
+    pub fn retry_group(mut self, group: impl Into<String>, budget: RetryBudget) -> Self {
+        self.retry_groups.push((group.into(), budget));
+        self
+    }
+
     /// Builds the runtime.
     ///
     /// # Errors
@@ -75,8 +91,10 @@ impl RuntimeBuilder {
             #[cfg(not(feature = "tokio"))]
             None => return Err(ContractError::NoClock),
         };
+        let mut engine = Engine::new(self.resources, clock, self.seed)?;
+        engine.cap_retries(self.retry_budget, self.retry_groups)?;
         Ok(Runtime {
-            engine: Arc::new(Engine::new(self.resources, clock, self.seed)?),
+            engine: Arc::new(engine),
         })
     }
 }
@@ -129,6 +147,15 @@ impl Runtime {
         ))
     }
 
+    /// Changes a budget's capacity while serving. Growing it grants waiters at once. Shrinking it revokes nothing: what
+    /// is held stays held, and nothing is granted until the new capacity allows it.
+    ///
+    /// # Errors
+    /// No such budget; a capacity that is not from 1 to 2^31 - 1, or below what some operation claims.
+    pub fn resize(&self, budget: &str, capacity: u32) -> Result<(), ContractError> {
+        self.engine.resize(budget, capacity)
+    }
+
     /// Reads every counter. It locks nothing a call needs for longer than a look.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -151,7 +178,7 @@ impl Runtime {
     ///
     /// # Cancel safety
     /// Dropping the future stops waiting. The runtime stays closed and the drain can be awaited again.
-    pub async fn shutdown(&self) -> Result<(), ShutdownError> {
+    pub async fn shutdown(&self) -> Result<DrainReport, ShutdownError> {
         drain::shutdown(&self.engine, None).await
     }
 
@@ -166,7 +193,7 @@ impl Runtime {
     ///
     /// # Cancel safety
     /// As [`shutdown`](Self::shutdown).
-    pub async fn shutdown_within(&self, bound: Duration) -> Result<(), ShutdownError> {
+    pub async fn shutdown_within(&self, bound: Duration) -> Result<DrainReport, ShutdownError> {
         drain::shutdown(&self.engine, Some(bound)).await
     }
 }

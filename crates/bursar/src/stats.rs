@@ -46,6 +46,8 @@ struct Shard {
     refused: AtomicU64,
     overloaded: AtomicU64,
     retried: AtomicU64,
+    denied: AtomicU64,
+    withdrawn: AtomicU64,
 }
 
 impl Shard {
@@ -58,6 +60,8 @@ impl Shard {
             refused: AtomicU64::new(0),
             overloaded: AtomicU64::new(0),
             retried: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
+            withdrawn: AtomicU64::new(0),
         })
     }
 }
@@ -103,17 +107,33 @@ impl Counters {
         overloaded
         /// Begins another attempt.
         retried
+        /// Would have begun another, and the retry budget was spent.
+        denied
+        /// Ended by shutdown while it waited.
+        withdrawn
+    }
+
+    fn sum(&self, of: fn(&Shard) -> &AtomicU64) -> u64 {
+        self.own
+            .iter()
+            .chain([&self.shared])
+            .map(|shard| of(shard).load(Ordering::Acquire))
+            .sum()
+    }
+
+    /// Calls started.
+    pub(crate) fn started(&self) -> u64 {
+        self.sum(|shard| &shard.late) + self.sum(|shard| &shard.direct)
+    }
+
+    /// Calls that shutdown ended while they waited.
+    pub(crate) fn withdrawals(&self) -> u64 {
+        self.sum(|shard| &shard.withdrawn)
     }
 
     /// See the module for the order.
     pub(crate) fn read(&self, name: Arc<str>) -> OperationStats {
-        let sum = |of: fn(&Shard) -> &AtomicU64| {
-            self.own
-                .iter()
-                .chain([&self.shared])
-                .map(|shard| of(shard).load(Ordering::Acquire))
-                .sum::<u64>()
-        };
+        let sum = |of| self.sum(of);
         let finished = sum(|shard| &shard.finished);
         let late = sum(|shard| &shard.late);
         let direct = sum(|shard| &shard.direct);
@@ -125,6 +145,7 @@ impl Counters {
             started: direct + late,
             finished,
             retried: sum(|shard| &shard.retried),
+            denied: sum(|shard| &shard.denied),
         }
     }
 }
@@ -146,6 +167,8 @@ pub struct OperationStats {
     pub finished: u64,
     /// Attempts made after a call's first.
     pub retried: u64,
+    /// Attempts not made because the [retry budget](crate::RetryBudget) was spent.
+    pub denied: u64,
 }
 
 /// What one budget looks like now.
@@ -188,6 +211,7 @@ impl Stats {
             started: 0,
             finished: 0,
             retried: 0,
+            denied: 0,
         };
         for operation in &self.operations {
             total.admitted += operation.admitted;
@@ -195,6 +219,7 @@ impl Stats {
             total.started += operation.started;
             total.finished += operation.finished;
             total.retried += operation.retried;
+            total.denied += operation.denied;
         }
         total
     }
@@ -214,14 +239,14 @@ impl fmt::Display for Stats {
             .max("operation".len());
         writeln!(
             f,
-            "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
-            "operation", "admitted", "rejected", "started", "finished", "retried"
+            "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
+            "operation", "admitted", "rejected", "started", "finished", "retried", "denied"
         )?;
         for of in operations {
             writeln!(
                 f,
-                "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
-                of.name, of.admitted, of.rejected, of.started, of.finished, of.retried
+                "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
+                of.name, of.admitted, of.rejected, of.started, of.finished, of.retried, of.denied
             )?;
         }
         writeln!(f)?;

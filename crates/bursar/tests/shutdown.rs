@@ -33,9 +33,11 @@ fn hold(contract: &Contract) -> Permit {
 /// What a bounded shutdown says still runs.
 fn running(error: ShutdownError) -> Vec<(String, u64)> {
     match error {
-        ShutdownError::StillRunning { operations } => operations
+        ShutdownError::StillRunning(report) => report
+            .operations
             .into_iter()
-            .map(|(name, calls)| (name.to_string(), calls))
+            .filter(|of| of.running > 0)
+            .map(|of| (of.operation.to_string(), of.running))
             .collect(),
         other => panic!("{other:?}"),
     }
@@ -125,7 +127,10 @@ fn d2_many_threads_shut_down_at_once_while_calls_come_and_go() {
                     let mut shutdown = Stepped::new(runtime.shutdown());
                     loop {
                         match shutdown.poll() {
-                            Poll::Ready(drained) => break drained.unwrap(),
+                            Poll::Ready(drained) => {
+                                drained.unwrap();
+                                break;
+                            }
                             Poll::Pending => shutdown.wait(),
                         }
                     }

@@ -148,7 +148,7 @@ impl Real {
                     return;
                 };
                 self.kept.remove(&id);
-                Event::Drained(id, ended.map_err(still_running))
+                Event::Drained(id, ended.map(drop).map_err(still_running))
             }
             What::Call(call) => {
                 match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut cx))) {
@@ -173,13 +173,13 @@ impl Real {
 }
 
 fn still_running(error: ShutdownError) -> Vec<(usize, u64)> {
-    let ShutdownError::StillRunning { operations } = error else {
+    let ShutdownError::StillRunning(report) = error else {
         // No model says so of a drain awaited from outside.
         return vec![(usize::MAX, 0)];
     };
-    let operations = operations.iter();
-    operations
-        .map(|(name, calls)| (at_of(name), *calls))
+    let running = report.operations.iter().filter(|of| of.running > 0);
+    running
+        .map(|of| (at_of(&of.operation), of.running))
         .collect()
 }
 
