@@ -12,6 +12,7 @@
 //! | [`peers`] | what Bursar is measured against, written as a competent user writes it |
 //! | [`rows`] | what is measured: one row a case, each with its target |
 //! | [`heap`] | what is allocated, counted by a program of its own |
+//! | [`instructions`] | instructions a call, held against a committed baseline |
 //! | [`command`] | other programs that this one starts |
 //! | [`machine`] | what the figures were seen on |
 //! | [`report`] | what a measured row says, as a table and as JSON |
@@ -20,6 +21,7 @@ pub mod calm;
 pub mod command;
 pub mod figures;
 pub mod heap;
+pub mod instructions;
 pub mod machine;
 pub mod measure;
 pub mod peers;

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use bench::command::heap_program;
+use bench::command::{callgrind, heap_program};
 use bench::heap::Figure;
+use bench::instructions::{self, CASES, Count};
 use bench::machine::Machine;
 use bench::report::{Row, print_row, print_summary};
-use bench::rows::{Pace, ROWS, Spec};
+use bench::rows::{Pace, ROWS, Spec, run_case};
 use clap::Parser;
 use serde::Serialize;
 
@@ -33,6 +34,24 @@ struct Args {
     /// Name the rows and leave.
     #[arg(long)]
     list: bool,
+
+    /// Count instructions instead of time, under valgrind, and fail if a call costs more than its baseline.
+    #[arg(long, conflicts_with_all = ["json", "quick", "list"])]
+    instructions: bool,
+
+    /// With --instructions: make what is counted the new baseline.
+    #[arg(long, requires = "instructions")]
+    update: bool,
+
+    /// Make some calls of one contender, and nothing else.
+    #[arg(long, num_args = 3, value_names = ["ROW", "CONTENDER", "CALLS"], hide = true)]
+    case: Option<Vec<String>>,
+}
+
+impl Args {
+    fn wants(&self, row: &str) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|part| row.contains(part))
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -41,6 +60,8 @@ Examples (cargo run --profile bench -p bench -- ...):
   --quick keyed               the rows whose names contain \"keyed\"
   --list                      what the rows are called, and what they measure
   --json | jq '.rows[0]'      the report, for machines
+  --instructions              instructions a call beside the committed baseline, for CI
+  --instructions --update     accept what is counted as the new baseline
 
 Reading a row:
   p50, min, p99 ns            nanoseconds a call: median, best and 99th percentile over batches
@@ -50,7 +71,8 @@ Reading a row:
   allocs, bytes               on the heap, a call
   met, MISSED                 a target, the ratio seen, and the middle half of the ratios
 
-Exit status: 0 measured, met or not; 1 the allocations could not be counted; 2 the command line is wrong.";
+Exit status: 0 measured, targets met or not; 1 a call costs more instructions than its baseline, or a program that this
+one needs does not run; 2 the command line is wrong.";
 
 /// All of it, for machines.
 #[derive(Serialize)]
@@ -70,6 +92,15 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
+    if let Some([row, contender, calls]) = args.case.as_deref() {
+        let calls = calls
+            .parse()
+            .map_err(|_| format!("{calls:?} is no number of calls"))?;
+        return run_case(row, contender, calls);
+    }
+    if args.instructions {
+        return count_instructions(args);
+    }
     let wanted =
         |spec: &&Spec| args.rows.is_empty() || args.rows.iter().any(|row| spec.id.contains(row));
     let specs: Vec<&Spec> = ROWS.iter().filter(wanted).collect();
@@ -115,4 +146,40 @@ fn run(args: &Args) -> Result<(), String> {
         print!("{}", print_summary(&rows));
     }
     Ok(())
+}
+
+fn count_instructions(args: &Args) -> Result<(), String> {
+    if cfg!(debug_assertions) {
+        return Err("instructions are those of an optimised build: cargo run --profile bench -p bench -- --instructions".into());
+    }
+    let mut counts = Vec::new();
+    for (row, name) in CASES.iter().filter(|(row, _)| args.wants(row)) {
+        counts.push(Count {
+            row: (*row).to_owned(),
+            name: (*name).to_owned(),
+            instructions: callgrind::a_call(row, name)?,
+        });
+    }
+    let path = instructions::path();
+    let of_baseline = |error: std::io::Error| format!("{}: {error}", path.display());
+    let baseline = instructions::read(&std::fs::read_to_string(&path).map_err(of_baseline)?)?;
+    let (table, problems) = instructions::compare(&counts, &baseline);
+    print!("{table}");
+    if args.update {
+        if counts.len() < CASES.len() {
+            return Err("a baseline has all rows: leave the names of rows out".into());
+        }
+        let text = instructions::write(&counts, &Machine::here().rustc);
+        std::fs::write(&path, text).map_err(of_baseline)?;
+        println!("wrote {}", path.display());
+        return Ok(());
+    }
+    if problems.is_empty() {
+        println!(
+            "no call costs more than {:.0} % above its baseline",
+            instructions::TOLERANCE * 100.0
+        );
+        return Ok(());
+    }
+    Err(problems.join("\n       "))
 }
