@@ -220,6 +220,36 @@ fn c1_what_ends_a_call_between_attempts_stands_beside_the_last_failure() {
 }
 
 #[test]
+fn c1_a_timed_out_attempt_stays_timed_out_whatever_keeps_the_next_from_starting() {
+    for fires in [true, false] {
+        let (runtime, clock) = runtime(&[("a", 1)]);
+        let policy = Policy::idempotent().claim("a", 1).timeout(ms(10));
+        let contract = runtime
+            .contract("work", policy.retry(EVERYTHING(5)))
+            .unwrap();
+        let token = Gate::new();
+        let mut builder = contract.with().within(ms(15)).until(token.wait());
+        let mut call = task::spawn(builder.run(|_| std::future::pending::<Answer>()));
+        assert_pending!(call.poll());
+        clock.advance(ms(10));
+        assert_pending!(call.poll());
+        let by = if fires {
+            token.open();
+            EndedBy::CallerLeft
+        } else {
+            clock.advance(ms(5));
+            EndedBy::CallerDeadline
+        };
+        let error = assert_ready_err!(call.poll());
+        assert!(matches!(error, CallError::TimedOut(_)), "{error:?}");
+        assert_eq!((error.outcome(), error.attempts()), (Uncertain, 1));
+        assert_eq!(error.attempted().unwrap().ended_by(), Some(by));
+        assert_eq!(counts(&runtime, "work").retried, 0);
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
 fn c3_transient_is_trusted_with_every_effect() {
     let (runtime, _) = runtime(&[("a", 1)]);
     let retry = || Retry::up_to(3).on_transient();
