@@ -329,6 +329,40 @@ fn c4_an_effect_stated_by_the_call_decides_for_that_call() {
 }
 
 #[test]
+fn c4_every_form_of_a_call_obeys_its_effect() {
+    async fn uncertain(_: &u32) -> Answer {
+        fails(Uncertain)
+    }
+    let pool = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let policy = || Policy::effect_per_call().retry(EVERYTHING(3));
+    let contract = runtime.contract("work", policy()).unwrap();
+    let handler = bursar::handler_fn(uncertain);
+    let typed = runtime.operation("typed", policy(), handler).unwrap();
+    for (effect, attempts) in [(Effect::Pure, 3), (Effect::NonIdempotent, 1)] {
+        let call = || contract.with().effect(effect);
+        let held = pool.block_on(call().run_held(|_| async { fails(Uncertain) }));
+        assert_eq!(held.unwrap_err().attempts(), attempts);
+        let blocking = pool.block_on(call().run_blocking(|_| fails(Uncertain)));
+        assert_eq!(blocking.unwrap_err().attempts(), attempts);
+        let answer = pool.block_on(typed.with().effect(effect).call(1));
+        assert_eq!(answer.unwrap_err().attempts(), attempts);
+        let held = pool.block_on(typed.with().effect(effect).call_held(1));
+        assert_eq!(held.unwrap_err().attempts(), attempts);
+    }
+    assert_eq!(pool.block_on(typed.call(1)).unwrap_err().attempts(), 1);
+    assert_eq!(
+        pool.block_on(contract.run_blocking(|_| fails(Uncertain)))
+            .unwrap_err()
+            .attempts(),
+        1
+    );
+    assert_idle(&runtime);
+}
+
+#[test]
 fn c4_an_uncertain_attempt_ends_a_call_that_must_not_repeat_it() {
     let (runtime, _) = runtime(&[("a", 1)]);
     let contract = runtime
