@@ -260,10 +260,11 @@ fn c6_an_unclassified_answer_of_a_thread_past_the_callers_deadline_is_uncertain(
     let contract = runtime
         .contract("work", Policy::pure().claim("a", 1))
         .unwrap();
+    let (work, reins) = Work::new();
     let mut builder = contract.with().within(ms(10));
-    let mut call =
-        Stepped::new(builder.run_blocking(|_| Answer::Err(Failure::unclassified("late"))));
+    let mut call = Stepped::new(builder.run_blocking(move |attempt| work.perform(attempt)));
     assert_pending!(call.poll());
+    reins.go.send(Err(Failure::unclassified("late"))).unwrap();
     call.wait();
     clock.advance(ms(10));
     let error = assert_ready_err!(call.poll());
@@ -340,8 +341,11 @@ fn c7_a_handler_whose_executor_is_gone_never_ran() {
     let handle = pool.handle().clone();
     let _inside = handle.enter();
     let (work, reins) = Work::new();
-    let mut again = Stepped::new(contract.run_blocking(|_| Answer::Err(Failure::transient("own"))));
+    let (first, first_reins) = Work::new();
+    let mut again = Stepped::new(contract.run_blocking(move |attempt| first.perform(attempt)));
     assert_pending!(again.poll());
+    let own = Failure::transient("own");
+    first_reins.go.send(Err(own)).unwrap();
     again.wait();
     assert_pending!(again.poll(), "the second attempt follows after a yield");
     pool.shutdown_background();
@@ -390,12 +394,15 @@ fn c9_a_panic_on_a_thread_goes_on_to_the_caller_after_everything_is_back() {
     let _inside = pool.enter();
     // In time, and in hand when the caller's deadline has passed.
     for late in [false, true] {
+        let (go, gone) = mpsc::channel::<()>();
         let mut builder = contract.with().key("k").within(ms(10));
-        let mut call = Stepped::new(builder.run_blocking(|attempt| {
+        let mut call = Stepped::new(builder.run_blocking(move |attempt| {
+            let _ = gone.recv();
             assert!(attempt.number() == 0, "boom");
             Answer::Ok(7)
         }));
         assert_pending!(call.poll());
+        go.send(()).unwrap();
         call.wait();
         if late {
             clock.advance(ms(10));

@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bursar::{
-    CallError, Classify, Clock, Contract, EndedBy, Failure, ManualClock, Outcome, Policy, Retry,
-    Runtime, ShutdownError, Timer,
+    CallError, Carry, Classify, Clock, Contract, EndedBy, Failure, ManualClock, Outcome, Policy,
+    Retry, Runtime, ShutdownError, Timer,
 };
 use common::{
     Answer, Error, Gate, Stepped, assert_idle, bell, counts, in_use, lock, ms, receive, runtime,
@@ -384,4 +384,56 @@ fn d1_a_nested_wait_on_a_thread_is_not_withdrawn_and_its_outer_calls_count() {
     shutdown.wait();
     assert_ready_ok!(shutdown.poll());
     assert_idle(&runtime);
+}
+
+/// A thread's work under `here`, begun from inside a call of `there` that has ended since; what it then finds of
+/// `there`, which is drained.
+fn after_the_requester_left(end: impl FnOnce(&ManualClock) -> bool) {
+    let (pool, (there, clock), (here, _)) = (pool(1), runtime(&[("a", 1)]), runtime(&[("b", 1)]));
+    let _inside = pool.enter();
+    let policy = Policy::pure().claim("a", 1).timeout(ms(10));
+    let requester = there.contract("requester", policy).unwrap();
+    let threaded = here
+        .contract("threaded", Policy::pure().claim("b", 1))
+        .unwrap();
+    let (begin, begun) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let (back, again) = (requester.clone(), there.clone());
+    let mut handler = Some(move |_: &bursar::Attempt| {
+        begin.send(()).unwrap();
+        let _ = gone.recv();
+        let answer = Handle::current().block_on(back.run(|| async { Answer::Ok(7) }));
+        let stopping = answer.is_err_and(|error| error.is_stopping());
+        let shut = Handle::current().block_on(again.shutdown());
+        tell.send((stopping, shut)).unwrap();
+        Answer::Ok(1)
+    });
+    let mut call = task::spawn(requester.run(|| {
+        let handler = handler.take().expect("one attempt");
+        async { threaded.run_blocking(handler).await.carry() }
+    }));
+    assert!(call.poll().is_pending());
+    receive(&begun);
+    if end(&clock) {
+        assert!(call.poll().is_ready());
+    }
+    drop(call);
+    assert_ready_ok!(task::spawn(there.shutdown()).poll());
+    go.send(()).unwrap();
+    let (stopping, shut) = receive(&told);
+    assert!(stopping, "what was drained admits nobody");
+    assert_eq!(shut, Ok(()), "and nothing of it is live");
+    pool.block_on(here.shutdown()).unwrap();
+    assert_idle(&there);
+}
+
+#[test]
+fn d1_work_on_a_thread_is_inside_its_requester_no_longer_than_that_is_live() {
+    // The requester's caller goes away, and the requester's attempt ends.
+    after_the_requester_left(|_| false);
+    after_the_requester_left(|clock| {
+        clock.advance(ms(10));
+        true
+    });
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::future::pending;
 use std::time::Duration;
 
@@ -351,6 +352,56 @@ fn b9_a_token_that_fires_in_the_grace_ends_the_call() {
         }
     }
     assert_idle(&runtime);
+}
+
+#[test]
+fn b9_the_callers_deadline_within_a_grace_is_the_callers() {
+    let (runtime, clock) = runtime(&[("a", 1)]);
+    let retry = Retry::up_to(2).on_uncertain();
+    let policy = Policy::pure().claim("a", 1).timeout(ms(10)).grace(ms(100));
+    let contract = runtime.contract("work", policy.retry(retry)).unwrap();
+    let mut builder = contract.with().within(ms(15));
+    let mut call = task::spawn(builder.run(|_| pending::<Answer>()));
+    assert_pending!(call.poll());
+    clock.advance(ms(10));
+    assert_pending!(call.poll());
+    clock.advance(ms(5));
+    let error = assert_ready_err!(call.poll());
+    let ended_by = error.attempted().unwrap().ended_by();
+    assert_eq!(ended_by, Some(EndedBy::CallerDeadline));
+    assert_idle(&runtime);
+}
+
+#[test]
+fn c5_the_handler_is_dropped_before_anything_is_given_back() {
+    /// Looks, when it is dropped, at what the call holds then.
+    struct Looks<'l>(&'l Runtime, &'l Cell<Option<(u32, usize)>>);
+    impl Drop for Looks<'_> {
+        fn drop(&mut self) {
+            self.1.set(Some((in_use(self.0, "b"), self.0.stats().keys)));
+        }
+    }
+    for way in [Some(Leave::Within), Some(Leave::Token), None] {
+        let world = World::new(way.unwrap_or(Leave::Token));
+        let held = Cell::new(None);
+        let mut builder = world.call();
+        let mut call = task::spawn(builder.run(|_| {
+            let looks = Looks(&world.runtime, &held);
+            async {
+                let _looks = looks;
+                pending::<Answer>().await
+            }
+        }));
+        assert_pending!(call.poll());
+        assert_eq!(held.get(), None);
+        if way.is_some() {
+            world.leave();
+            assert_ready_err!(call.poll());
+        }
+        drop(call);
+        assert_eq!(held.get(), Some((1, 1)), "{way:?}");
+        assert_idle(&world.runtime);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll};
 
 use bursar::{CallError, ContractError, Failure, Policy, Runtime};
-use common::room::Room;
+use common::room::{Room, watched};
 use common::{Error, assert_idle, counts, in_use, ms, runtime, waiting};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
@@ -264,9 +264,11 @@ fn case_10_ten_thousand_racing_calls_in_either_order_end() {
             })
         })
         .collect();
-    for caller in callers {
-        executor.block_on(caller).unwrap();
-    }
+    watched(&runtime, || {
+        for caller in callers {
+            executor.block_on(caller).unwrap();
+        }
+    });
     let (_, _, room) = &*shared;
     assert_eq!((room.peak(), room.entered()), (1, CALLERS * CALLS));
     assert_idle(&runtime);
@@ -302,9 +304,11 @@ fn case_11_a_key_that_falls_idle_while_others_come_has_one_holder() {
             })
         })
         .collect();
-    for caller in callers {
-        executor.block_on(caller).unwrap();
-    }
+    watched(&runtime, || {
+        for caller in callers {
+            executor.block_on(caller).unwrap();
+        }
+    });
     let (_, room, _) = &*shared;
     assert_eq!((room.peak(), room.entered()), (1, CALLERS * CALLS));
     assert_idle(&runtime);

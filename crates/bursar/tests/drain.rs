@@ -341,6 +341,22 @@ fn d1_a_permit_holds_the_drain_up_and_so_does_one_that_came_with_a_value() {
 }
 
 #[test]
+fn d1_a_refused_call_that_has_not_been_answered_blocks_no_drain() {
+    let (runtime, work, _) = two_budgets();
+    let policy = Policy::pure().claim("a", 1).claim("b", 1).reject();
+    let reject = runtime.contract("reject", policy).unwrap();
+    let held = assert_ready_ok!(task::spawn(work.admit()).poll());
+    let mut builder = reject.with().key("k");
+    let mut refused = task::spawn(builder.run(|_| one()));
+    assert_pending!(refused.poll());
+    drop(held);
+    assert_ready_ok!(task::spawn(runtime.shutdown()).poll());
+    assert_idle(&runtime);
+    assert!(assert_ready_err!(refused.poll()).is_overloaded());
+    assert_eq!(counts(&runtime, "reject").finished, 1);
+}
+
+#[test]
 fn d1_dropping_the_shutdown_does_not_reopen() {
     let (runtime, work, free) = two_budgets();
     let mut call = task::spawn(work.run(pending::<Answer>));

@@ -220,6 +220,36 @@ fn c1_what_ends_a_call_between_attempts_stands_beside_the_last_failure() {
 }
 
 #[test]
+fn c1_a_timed_out_attempt_stays_timed_out_whatever_keeps_the_next_from_starting() {
+    for fires in [true, false] {
+        let (runtime, clock) = runtime(&[("a", 1)]);
+        let policy = Policy::idempotent().claim("a", 1).timeout(ms(10));
+        let contract = runtime
+            .contract("work", policy.retry(EVERYTHING(5)))
+            .unwrap();
+        let token = Gate::new();
+        let mut builder = contract.with().within(ms(15)).until(token.wait());
+        let mut call = task::spawn(builder.run(|_| std::future::pending::<Answer>()));
+        assert_pending!(call.poll());
+        clock.advance(ms(10));
+        assert_pending!(call.poll());
+        let by = if fires {
+            token.open();
+            EndedBy::CallerLeft
+        } else {
+            clock.advance(ms(5));
+            EndedBy::CallerDeadline
+        };
+        let error = assert_ready_err!(call.poll());
+        assert!(matches!(error, CallError::TimedOut(_)), "{error:?}");
+        assert_eq!((error.outcome(), error.attempts()), (Uncertain, 1));
+        assert_eq!(error.attempted().unwrap().ended_by(), Some(by));
+        assert_eq!(counts(&runtime, "work").retried, 0);
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
 fn c3_transient_is_trusted_with_every_effect() {
     let (runtime, _) = runtime(&[("a", 1)]);
     let retry = || Retry::up_to(3).on_transient();
@@ -296,6 +326,40 @@ fn c4_an_effect_stated_by_the_call_decides_for_that_call() {
         let (_, made) = run(contract, stated, &[Transient; 3]);
         assert_eq!(made, 3, "transient is safe with every effect");
     }
+}
+
+#[test]
+fn c4_every_form_of_a_call_obeys_its_effect() {
+    async fn uncertain(_: &u32) -> Answer {
+        fails(Uncertain)
+    }
+    let pool = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let policy = || Policy::effect_per_call().retry(EVERYTHING(3));
+    let contract = runtime.contract("work", policy()).unwrap();
+    let handler = bursar::handler_fn(uncertain);
+    let typed = runtime.operation("typed", policy(), handler).unwrap();
+    for (effect, attempts) in [(Effect::Pure, 3), (Effect::NonIdempotent, 1)] {
+        let call = || contract.with().effect(effect);
+        let held = pool.block_on(call().run_held(|_| async { fails(Uncertain) }));
+        assert_eq!(held.unwrap_err().attempts(), attempts);
+        let blocking = pool.block_on(call().run_blocking(|_| fails(Uncertain)));
+        assert_eq!(blocking.unwrap_err().attempts(), attempts);
+        let answer = pool.block_on(typed.with().effect(effect).call(1));
+        assert_eq!(answer.unwrap_err().attempts(), attempts);
+        let held = pool.block_on(typed.with().effect(effect).call_held(1));
+        assert_eq!(held.unwrap_err().attempts(), attempts);
+    }
+    assert_eq!(pool.block_on(typed.call(1)).unwrap_err().attempts(), 1);
+    assert_eq!(
+        pool.block_on(contract.run_blocking(|_| fails(Uncertain)))
+            .unwrap_err()
+            .attempts(),
+        1
+    );
+    assert_idle(&runtime);
 }
 
 #[test]

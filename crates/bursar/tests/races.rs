@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use bursar::{CallError, Contract, Failure, ManualClock, Policy, Retry, Runtime};
-use common::room::Room;
+use common::room::{Room, watched};
 use common::{Error, assert_idle, runtime};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
@@ -241,16 +241,12 @@ fn assert_whole(place: &Place) {
 }
 
 /// Runs `callers` to their end while another thread turns the clock, so that deadlines pass at any point.
-///
-/// A lost wake-up shows as callers that never end. No time decides that, but whoever runs this must not hang with them.
 fn end(
     place: &Place,
     clock: &ManualClock,
     executor: &tokio::runtime::Runtime,
     callers: Vec<JoinHandle<()>>,
 ) {
-    let patience = Duration::from_secs(60);
-    let (ended, watched) = mpsc::channel::<()>();
     let turn = AtomicBool::new(true);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -259,17 +255,10 @@ fn end(
                 thread::yield_now();
             }
         });
-        scope.spawn(move || {
-            if watched.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("nobody goes on any more:\n{}", place.runtime.stats());
-                std::process::abort();
-            }
+        let ends: Vec<_> = watched(&place.runtime, || {
+            let ends = callers.into_iter().map(|caller| executor.block_on(caller));
+            ends.collect()
         });
-        let ends: Vec<_> = callers
-            .into_iter()
-            .map(|caller| executor.block_on(caller))
-            .collect();
-        drop(ended);
         turn.store(false, Ordering::Relaxed);
         for end in ends {
             assert!(!end.as_ref().is_err_and(JoinError::is_panic), "{end:?}");

@@ -397,3 +397,25 @@ fn c2_verdicts_pass_through_three_calls() {
     }
     assert_idle(&runtime);
 }
+
+#[test]
+fn c2_the_source_is_reachable_through_nested_calls() {
+    let (runtime, _) = runtime(&[("a", 2)]);
+    let policy = || Policy::pure().claim("a", 1);
+    let outer = runtime.contract("outer", policy()).unwrap();
+    let inner = runtime.contract("inner", policy()).unwrap();
+    let mut call = task::spawn(outer.run(|| async {
+        let io = || async { Err::<(), _>(std::io::Error::other("sector 7")).unclassified() };
+        inner.run(io).await.carry()
+    }));
+    let error = assert_ready_err!(call.poll());
+    let nested = error.source().expect("the nested call's error");
+    let nested = nested.downcast_ref::<CallError<std::io::Error>>();
+    assert_eq!(nested.expect("by its type").operation(), "inner");
+    let innermost = nested.and_then(|nested| nested.source());
+    assert_eq!(innermost.expect("its source").to_string(), "sector 7");
+    assert_eq!(
+        (error.operation(), error.outcome()),
+        ("outer", Outcome::Permanent)
+    );
+}

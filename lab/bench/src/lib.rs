@@ -12,16 +12,23 @@
 //! | [`peers`] | what Bursar is measured against, written as a competent user writes it |
 //! | [`rows`] | what is measured: one row a case, each with its target |
 //! | [`heap`] | what is allocated, counted by a program of its own |
+//! | [`instructions`] | instructions a call, held against a committed baseline |
 //! | [`command`] | other programs that this one starts |
 //! | [`machine`] | what the figures were seen on |
+//! | [`growth`] | how the cost of an item grows with the number of items |
 //! | [`report`] | what a measured row says, as a table and as JSON |
+//! | [`svg`], [`docs`] | plots, and the page of figures |
 
 pub mod calm;
 pub mod command;
+pub mod docs;
 pub mod figures;
+pub mod growth;
 pub mod heap;
+pub mod instructions;
 pub mod machine;
 pub mod measure;
 pub mod peers;
 pub mod report;
 pub mod rows;
+pub mod svg;

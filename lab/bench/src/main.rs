@@ -1,14 +1,11 @@
 //! The command line of the benchmarks.
 
+mod actions;
+
 use std::process::ExitCode;
 
-use bench::command::heap_program;
-use bench::heap::Figure;
-use bench::machine::Machine;
-use bench::report::{Row, print_row, print_summary};
-use bench::rows::{Pace, ROWS, Spec};
+use bench::rows::run_case;
 use clap::Parser;
-use serde::Serialize;
 
 /// What a call under contract costs, beside its peers, in one process and one run.
 ///
@@ -18,29 +15,59 @@ use serde::Serialize;
 #[derive(Debug, Parser)]
 #[command(name = "bench", after_help = EXAMPLES, max_term_width = 100)]
 struct Args {
-    /// Only the rows whose names contain one of these; without any, all rows.
-    #[arg(value_name = "ROW")]
-    rows: Vec<String>,
+    /// Only the rows, or curves, whose names contain one of these; without any, all.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
 
     /// A tenth of the rotations: all rows in under two minutes.
     #[arg(long)]
     quick: bool,
 
+    /// Measure how the cost of an item grows with the number of items, instead of rows.
+    #[arg(long)]
+    growth: bool,
+
+    /// Count instructions instead of time, under valgrind, and fail if a call costs more than its baseline.
+    #[arg(long, conflicts_with_all = ["json", "quick", "list", "growth"])]
+    instructions: bool,
+
+    /// With --instructions: make what is counted the new baseline.
+    #[arg(long, requires = "instructions")]
+    update: bool,
+
+    /// Write what was found into docs/performance.md; with --growth its plots beside it.
+    #[arg(long, conflicts_with_all = ["names", "list"])]
+    write_docs: bool,
+
     /// Print the report as JSON, and nothing else, on standard output.
     #[arg(long)]
     json: bool,
 
-    /// Name the rows and leave.
+    /// Name the rows and curves, and leave.
     #[arg(long)]
     list: bool,
+
+    /// Make some calls of one contender, and nothing else.
+    #[arg(long, num_args = 3, value_names = ["ROW", "CONTENDER", "CALLS"], hide = true)]
+    case: Option<Vec<String>>,
+}
+
+impl Args {
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|part| name.contains(part))
+    }
 }
 
 const EXAMPLES: &str = "\
 Examples (cargo run --profile bench -p bench -- ...):
   --quick                     every row beside its peers, and which targets are met
   --quick keyed               the rows whose names contain \"keyed\"
-  --list                      what the rows are called, and what they measure
+  --list                      what the rows and curves are called, and what they measure
   --json | jq '.rows[0]'      the report, for machines
+  --growth --quick            one item to a million, an item's cost at each size
+  --instructions              instructions a call beside the committed baseline, for CI
+  --instructions --update     accept what is counted as the new baseline
+  --write-docs                measure all rows at length and write them down
 
 Reading a row:
   p50, min, p99 ns            nanoseconds a call: median, best and 99th percentile over batches
@@ -50,14 +77,8 @@ Reading a row:
   allocs, bytes               on the heap, a call
   met, MISSED                 a target, the ratio seen, and the middle half of the ratios
 
-Exit status: 0 measured, met or not; 1 the allocations could not be counted; 2 the command line is wrong.";
-
-/// All of it, for machines.
-#[derive(Serialize)]
-struct Report<'r> {
-    machine: &'r Machine,
-    rows: &'r [Row],
-}
+Exit status: 0 measured, targets met or not; 1 a call costs more instructions than its baseline, or a program that this
+one needs does not run; 2 the command line is wrong.";
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -70,49 +91,36 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), String> {
-    let wanted =
-        |spec: &&Spec| args.rows.is_empty() || args.rows.iter().any(|row| spec.id.contains(row));
-    let specs: Vec<&Spec> = ROWS.iter().filter(wanted).collect();
-    if specs.is_empty() {
-        let names: Vec<&str> = ROWS.iter().map(|spec| spec.id).collect();
-        return Err(format!(
-            "no row is called so; the rows are {}",
-            names.join(", ")
-        ));
-    }
-    if args.list {
-        for spec in specs {
-            println!("{:18} {}", spec.id, spec.title);
-        }
-        return Ok(());
-    }
-    let machine = Machine::here();
-    if !args.json {
-        print!("{machine}");
-    }
-    let counted = heap_program::count(specs.iter().map(|spec| spec.id))?;
-    let pace = if args.quick { Pace::Quick } else { Pace::Full };
-    let mut rows = Vec::new();
-    for spec in specs {
-        let of_row: Vec<&Figure> = counted
-            .iter()
-            .filter(|figure| figure.row == spec.id)
-            .collect();
-        let row = spec.measure(pace, &of_row);
-        if !args.json {
-            print!("{}", print_row(&row));
-        }
-        rows.push(row);
-    }
-    if args.json {
-        let report = Report {
-            machine: &machine,
-            rows: &rows,
-        };
-        let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-        println!("{json}");
+    if let Some([row, contender, calls]) = args.case.as_deref() {
+        let calls = calls.parse();
+        let calls = calls.map_err(|_| "the number of calls is no number")?;
+        run_case(row, contender, calls)
+    } else if args.list {
+        actions::list(args);
+        Ok(())
+    } else if args.instructions {
+        actions::instructions(args)
+    } else if args.growth {
+        actions::growth(args)
     } else {
-        print!("{}", print_summary(&rows));
+        actions::rows(args)
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn names_choose() {
+        let args = Args::parse_from(["bench", "keyed", "parked"]);
+        assert!(args.wants("keyed-timeout") && args.wants("parked") && !args.wants("mixed"));
+        assert!(Args::parse_from(["bench"]).wants("mixed"));
+    }
 }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::task::{Wake, Waker};
+use std::thread;
+use std::time::Duration;
 
-use bursar::Failure;
+use bursar::{Failure, Runtime};
 use tokio::sync::Semaphore;
 
 use super::Error;
@@ -86,4 +89,27 @@ impl<F: Fn() + Send + Sync> Wake for OnWake<F> {
 /// A waker that calls a closure.
 pub fn on_wake(tell: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(OnWake(tell)))
+}
+
+/// Runs what would never end if a wake-up were lost or callers waited in a circle.
+///
+/// No time decides a verdict here: past a minute the process says what there is to see and ends, since whoever runs it
+/// must not wait for ever.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a thread of its own has to watch"
+)]
+pub fn watched<T>(runtime: &Runtime, work: impl FnOnce() -> T) -> T {
+    let (ended, watch) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let minute = Duration::from_secs(60);
+            if watch.recv_timeout(minute) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("nobody goes on any more:\n{}", runtime.stats());
+                std::process::abort();
+            }
+        });
+        let _ended = ended;
+        work()
+    })
 }

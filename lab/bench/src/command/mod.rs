@@ -1,3 +1,4 @@
 //! Other programs that this one starts.
 
+pub mod callgrind;
 pub mod heap_program;

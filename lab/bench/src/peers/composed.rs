@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::KeyMutexes;
+use super::{KeyGuard, KeyMutexes};
 
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,11 @@ impl Composed {
     #[must_use]
     pub fn first(&self) -> &Semaphore {
         &self.first
+    }
+
+    /// Waits for a key and holds it, without a handler.
+    pub async fn hold<'k>(&'k self, key: &'k str) -> KeyGuard<'k> {
+        self.keys.lock(key).await
     }
 
     /// Refuses new calls and waits for those under way.
@@ -203,7 +208,7 @@ impl Composed {
         self.attempts(handler).await
     }
 
-    async fn lock<'k>(&'k self, key: &'k str) -> Result<super::KeyGuard<'k>, Refused> {
+    async fn lock<'k>(&'k self, key: &'k str) -> Result<KeyGuard<'k>, Refused> {
         tokio::select! {
             biased;
             guard = self.keys.lock(key) => Ok(guard),

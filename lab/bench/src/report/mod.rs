@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use table::{figure, print_row, print_summary};
+pub use table::{figure, print_curve, print_row, print_summary};
 
 /// One row: what every contender did, and what the targets say of it.
 #[derive(Clone, Debug, Serialize)]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Row, Verdict};
+use crate::growth::Curve;
 
 /// A figure in as many digits as it deserves.
 #[must_use]
@@ -69,6 +70,29 @@ fn print_verdict(verdict: &Verdict) -> String {
         figure(verdict.seen),
         verdict.bound
     )
+}
+
+/// One curve: a line a contender, a column a size.
+#[must_use]
+pub fn print_curve(curve: &Curve) -> String {
+    let names = curve.series.iter().map(|series| series.name.len());
+    let width = names.max().unwrap_or(0).max(20);
+    let mut out = format!(
+        "\n{}: {} [{}]\n  {:width$}",
+        curve.id, curve.title, curve.unit, ""
+    );
+    for size in &curve.sizes {
+        let _ = write!(out, " {:>10}", figure(f64::from(*size)));
+    }
+    let _ = writeln!(out, " {:>10}", "max/min");
+    for series in &curve.series {
+        let _ = write!(out, "  {:width$}", series.name);
+        for of in series.figures.iter().copied().chain([series.spread()]) {
+            let _ = write!(out, " {:>10}", figure(of));
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// How many targets were met, and which were not.

@@ -20,11 +20,16 @@ pub fn forever<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// tokio on this thread.
+/// tokio on this thread, always the same.
 #[must_use]
 pub fn one_thread() -> &'static Tokio {
-    let tokio = Builder::new_current_thread().enable_all().build();
-    forever(tokio.expect("a tokio runtime on this thread"))
+    thread_local! {
+        static THREAD: &'static Tokio = {
+            let tokio = Builder::new_current_thread().enable_all().build();
+            forever(tokio.expect("a tokio runtime on this thread"))
+        };
+    }
+    THREAD.with(|tokio| *tokio)
 }
 
 /// tokio on two threads, always the same.

@@ -252,6 +252,23 @@ pub const ROWS: &[Spec] = &[
     },
 ];
 
+/// Makes some calls of one contender, and nothing else.
+///
+/// # Errors
+/// There is no such contender.
+pub fn run_case(row: &str, contender: &str, calls: u32) -> Result<(), String> {
+    let spec = ROWS.iter().find(|spec| spec.id == row);
+    let contenders = spec.and_then(Spec::countable).unwrap_or_default();
+    let mut wanted = contenders.into_iter().filter(|of| of.name == contender);
+    match wanted.next() {
+        Some(mut contender) => {
+            contender.run(calls);
+            Ok(())
+        }
+        None => Err(format!("row {row:?} has no contender {contender:?}")),
+    }
+}
+
 impl Spec {
     /// The contenders of a row whose allocations can be counted call by call.
     #[must_use]
