@@ -398,7 +398,7 @@ fn never_ran<E>(
         return record.error(plan, None, by, failure);
     }
     let refusal = Refusal {
-        operation: Arc::clone(&plan.operation),
+        names: Arc::clone(&plan.names),
         site: Site::Thread,
     };
     match by {

@@ -55,7 +55,7 @@ impl Contract {
     /// The operation's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.plan.operation
+        &self.plan.names.operation
     }
 
     /// Begins a call with a key, a deadline or a token.
@@ -137,7 +137,7 @@ impl Contract {
 impl fmt::Debug for Contract {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Contract")
-            .field("operation", &self.plan.operation)
+            .field("operation", &self.plan.names.operation)
             .finish_non_exhaustive()
     }
 }
@@ -337,7 +337,7 @@ pub(crate) struct Stated {
 impl fmt::Debug for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
-            .field("operation", &self.plan.operation)
+            .field("operation", &self.plan.names.operation)
             .field("key", &self.key)
             .field("bounds", &self.bounds)
             .field("effect", &self.effect)
@@ -362,7 +362,7 @@ impl Permit {
     /// The operation that holds.
     #[must_use]
     pub fn operation(&self) -> &str {
-        &self.holding.plan().operation
+        &self.holding.plan().names.operation
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::backoff::{Backoff, Jitter};
 use crate::budget::Budget;
 use crate::clock::ClockHandle;
+use crate::error::Names;
 use crate::invalid::ContractError;
 use crate::keys::{KeySpace, KeyTable};
 use crate::lifecycle::Lifecycle;
@@ -66,7 +67,7 @@ pub(crate) struct Plan {
     pub(crate) counters: Arc<Counters>,
     /// In byte order of the budgets' names.
     pub(crate) claims: Box<[Claim]>,
-    pub(crate) operation: Arc<str>,
+    pub(crate) names: Arc<Names>,
     /// The operation's number in its runtime.
     pub(crate) number: u32,
     pub(crate) reject: bool,
@@ -156,6 +157,10 @@ impl Engine {
         // One lock for checking claims and for resizing, so that no claim outgrows its budget between the two.
         let mut registry = lock(&self.registry);
         let claims = self.claims(operation, &declared.claims)?;
+        let names = claims
+            .iter()
+            .map(|claim| (Arc::clone(claim.budget.name()), claim.units))
+            .collect();
         let number = registry.operations.len() as u32;
         registry.operations.push(Registered {
             name: Arc::clone(&name),
@@ -174,7 +179,10 @@ impl Engine {
             engine: Arc::clone(self),
             counters,
             claims,
-            operation: name,
+            names: Arc::new(Names {
+                operation: name,
+                claims: names,
+            }),
             number,
             reject: declared.reject,
             key_required: declared.key_required,

@@ -21,8 +21,16 @@ pub struct Usage {
 /// Evidence of a call that never ran: which operation, what it needed, and how full that was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    pub(crate) operation: Arc<str>,
+    pub(crate) names: Arc<Names>,
     pub(crate) site: Site,
+}
+
+/// What errors say of an operation, kept apart so that an error costs one reference.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) operation: Arc<str>,
+    /// The budgets claimed, with their units, in the order of acquisition.
+    pub(crate) claims: Box<[(Arc<str>, u32)]>,
 }
 
 /// Where a call was when it was refused.
@@ -31,8 +39,8 @@ pub(crate) enum Site {
     Nowhere,
     Key(Usage),
     Budget {
-        name: Arc<str>,
-        units: u32,
+        /// Which of the operation's claims.
+        claim: u32,
         usage: Usage,
     },
     #[cfg(feature = "tokio")]
@@ -44,16 +52,20 @@ impl Refusal {
     /// The operation that was called.
     #[must_use]
     pub fn operation(&self) -> &str {
-        &self.operation
+        &self.names.operation
+    }
+
+    fn claim(&self) -> Option<&(Arc<str>, u32)> {
+        match self.site {
+            Site::Budget { claim, .. } => self.names.claims.get(claim as usize),
+            _ => None,
+        }
     }
 
     /// The budget that was full or waited for. `None` if it was the key, or nothing yet.
     #[must_use]
     pub fn budget(&self) -> Option<&str> {
-        match &self.site {
-            Site::Budget { name, .. } => Some(name),
-            _ => None,
-        }
+        self.claim().map(|(name, _)| &**name)
     }
 
     /// Whether the call was refused at its key.
@@ -65,10 +77,7 @@ impl Refusal {
     /// The units that the call claims of [`budget`](Self::budget).
     #[must_use]
     pub fn units(&self) -> Option<u32> {
-        match &self.site {
-            Site::Budget { units, .. } => Some(*units),
-            _ => None,
-        }
+        self.claim().map(|(_, units)| *units)
     }
 
     /// How full the budget or key was at that moment.
@@ -81,18 +90,24 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Site {
+/// Where it was and how full that was.
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nowhere => f.write_str("it had not begun to wait"),
-            Self::Key(usage) => write!(f, "its key was held ({} waiting)", usage.waiting),
-            Self::Budget { name, units, usage } => write!(
-                f,
-                "it needs {units} of budget {name:?}: {} of {} in use, {} waiting",
-                usage.in_use, usage.capacity, usage.waiting
-            ),
+        match &self.site {
+            Site::Nowhere => f.write_str("it had not begun to wait"),
+            Site::Key(usage) => write!(f, "its key was held ({} waiting)", usage.waiting),
+            Site::Budget { usage, .. } => {
+                if let Some((name, units)) = self.claim() {
+                    write!(f, "it needs {units} of budget {name:?}: ")?;
+                }
+                write!(
+                    f,
+                    "{} of {} in use, {} waiting",
+                    usage.in_use, usage.capacity, usage.waiting
+                )
+            }
             #[cfg(feature = "tokio")]
-            Self::Thread => f.write_str("no thread took up its blocking handler"),
+            Site::Thread => f.write_str("no thread took up its blocking handler"),
         }
     }
 }
@@ -133,7 +148,7 @@ impl fmt::Display for EndedBy {
 
 /// A call that ran and failed: its attempts, its last failure, and what ended it.
 pub struct Attempted<E> {
-    pub(crate) operation: Arc<str>,
+    pub(crate) names: Arc<Names>,
     pub(crate) attempts: u32,
     pub(crate) outcome: Outcome,
     pub(crate) ended_by: Option<EndedBy>,
@@ -144,7 +159,7 @@ impl<E> Attempted<E> {
     /// The operation that was called.
     #[must_use]
     pub fn operation(&self) -> &str {
-        &self.operation
+        &self.names.operation
     }
 
     /// How many attempts were made, at least one.
@@ -181,7 +196,7 @@ impl<E> Attempted<E> {
 impl<E: fmt::Debug> fmt::Debug for Attempted<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attempted")
-            .field("operation", &self.operation)
+            .field("operation", &self.names.operation)
             .field("attempts", &self.attempts)
             .field("outcome", &self.outcome)
             .field("ended_by", &self.ended_by)
@@ -257,8 +272,8 @@ impl<E> CallError<E> {
             | Self::AdmissionTimedOut(refusal)
             | Self::Withdrawn(refusal)
             | Self::Stopping(refusal)
-            | Self::KeyRequired(refusal) => &refusal.operation,
-            Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => &ran.operation,
+            | Self::KeyRequired(refusal) => &refusal.names.operation,
+            Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => &ran.names.operation,
         }
     }
 
@@ -341,15 +356,15 @@ impl<E> fmt::Display for CallError<E> {
         write!(f, "operation {:?} ", self.operation())?;
         match self {
             Self::Overloaded(refusal) => {
-                write!(f, "was refused, it does not wait: {}", refusal.site)
+                write!(f, "was refused, it does not wait: {}", refusal)
             }
             Self::AdmissionTimedOut(refusal) => {
-                write!(f, "did not start in time: {}", refusal.site)
+                write!(f, "did not start in time: {}", refusal)
             }
             Self::Withdrawn(refusal) => write!(
                 f,
                 "was withdrawn by its caller before it started: {}",
-                refusal.site
+                refusal
             ),
             Self::Stopping(_) => f.write_str("did not start: the runtime is shutting down"),
             Self::KeyRequired(_) => {

@@ -160,14 +160,19 @@ where
             *this.in_grace = false;
             let deadline = earlier(*this.deadline, this.bounds.deadline());
             this.lend.begin(this.record.attempts, deadline);
-            work.begin(|| (this.handler)(*this.lend));
+            *work.stage = Stage::Running;
         }
         // Asked once a poll: a token that had not fired a moment ago starts no handler only to stop it.
         let end = if !begins && this.bounds.left(cx) {
             this.lend.cancel();
             cut_by_caller(EndedBy::CallerLeft, work.poll(cx))
         } else {
-            match work.poll(cx) {
+            let polled = if begins {
+                work.begin(|| (this.handler)(*this.lend), cx)
+            } else {
+                work.poll(cx)
+            };
+            match polled {
                 Poll::Ready(Ok(value)) => End::Done(value),
                 Poll::Ready(Err(failure)) => {
                     judge(failure, plan, *this.deadline, this.bounds.deadline())
@@ -240,6 +245,18 @@ struct Work<'w, 'p, Fut> {
     stage: &'w mut Stage,
 }
 
+#[inline(always)]
+fn poll_handler<Fut: Future>(
+    running: Pin<&mut Option<Fut>>,
+    cx: &mut Context<'_>,
+) -> Poll<Fut::Output> {
+    match running.as_pin_mut() {
+        Some(handler) => handler.poll(cx),
+        // Only a running call polls its handler.
+        None => Poll::Pending,
+    }
+}
+
 struct Unwinding<'u, 'w, 'p, Fut>(&'u mut Work<'w, 'p, Fut>);
 
 impl<Fut> Drop for Unwinding<'_, '_, '_, Fut> {
@@ -260,15 +277,16 @@ impl<Fut: Future> Work<'_, '_, Fut> {
         result
     }
 
+    /// Makes the handler's future and polls it. What a handler does before it returns its future is inside the call as
+    /// well.
     #[inline(always)]
-    fn begin(&mut self, handler: impl FnOnce() -> Fut) {
+    fn begin(&mut self, handler: impl FnOnce() -> Fut, cx: &mut Context<'_>) -> Poll<Fut::Output> {
         let frame = self.holding.frame();
         self.guarded(|mut running| {
-            // What a handler does before it returns its future is inside the call as well.
             let _entered = chain::enter(frame);
             running.set(Some(handler()));
-        });
-        *self.stage = Stage::Running;
+            poll_handler(running, cx)
+        })
     }
 
     /// Polls the handler, with its call on this thread's chain.
@@ -277,11 +295,7 @@ impl<Fut: Future> Work<'_, '_, Fut> {
         let frame = self.holding.frame();
         self.guarded(|running| {
             let _entered = chain::enter(frame);
-            match running.as_pin_mut() {
-                Some(handler) => handler.poll(cx),
-                // Only a running call polls its handler.
-                None => Poll::Pending,
-            }
+            poll_handler(running, cx)
         })
     }
 

@@ -1,5 +1,6 @@
 //! What a call remembers of its attempts, and the decisions that rest on it.
 
+use std::sync::Arc;
 use std::task::Context;
 use std::time::Instant;
 
@@ -63,7 +64,7 @@ impl Record {
     ) -> CallError<E> {
         let uncertain = cut.is_some() || self.uncertain || failure.outcome() == Outcome::Uncertain;
         let attempted = Attempted {
-            operation: plan.operation.clone(),
+            names: Arc::clone(&plan.names),
             attempts: self.attempts,
             outcome: if uncertain {
                 Outcome::Uncertain

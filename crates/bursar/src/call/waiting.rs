@@ -15,7 +15,7 @@ use crate::sync::Ordering;
 impl<P: Deref<Target = Plan>> Holding<P> {
     pub(crate) fn refusal(&self, site: Site) -> Refusal {
         Refusal {
-            operation: Arc::clone(&self.plan.operation),
+            names: Arc::clone(&self.plan.names),
             site,
         }
     }
@@ -32,8 +32,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     pub(super) fn budget_site(&self) -> Site {
         let claim = &self.plan.claims[self.taken as usize];
         Site::Budget {
-            name: Arc::clone(claim.budget.name()),
-            units: claim.units,
+            claim: self.taken,
             usage: claim.budget.usage(),
         }
     }
