@@ -112,12 +112,7 @@ pub(crate) fn inside(engine: usize) -> bool {
         0 => false,
         top => {
             top == engine
-                || BELOW.with(|below| {
-                    below
-                        .borrow()
-                        .iter()
-                        .any(|frame| frame.engine == engine)
-                })
+                || BELOW.with(|below| below.borrow().iter().any(|frame| frame.engine == engine))
         }
     }
 }
