@@ -13,6 +13,8 @@
 
 use std::cell::{Cell, RefCell};
 
+use crate::sync::thread_local;
+
 /// One call whose handler is running. Whole words only: a narrower field costs a failed store forwarding at each copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -94,12 +96,12 @@ impl Drop for Entered {
 
 #[cold]
 fn push_below(top: &Top) {
-    BELOW.with_borrow_mut(|below| below.extend(top.get()));
+    BELOW.with(|below| below.borrow_mut().extend(top.get()));
 }
 
 #[cold]
 fn pop_below(top: &Top) {
-    if let Some(frame) = BELOW.with_borrow_mut(Vec::pop) {
+    if let Some(frame) = BELOW.with(|below| below.borrow_mut().pop()) {
         top.set(frame);
     }
 }
@@ -110,7 +112,7 @@ pub(crate) fn inside(engine: usize) -> bool {
         0 => false,
         top => {
             top == engine
-                || BELOW.with_borrow(|below| below.iter().any(|frame| frame.engine == engine))
+                || BELOW.with(|below| below.borrow().iter().any(|frame| frame.engine == engine))
         }
     }
 }
@@ -121,7 +123,7 @@ pub(crate) fn capture() -> Vec<Frame> {
     let Some(top) = TOP.with(Top::get) else {
         return Vec::new();
     };
-    let mut frames = BELOW.with_borrow(Vec::clone);
+    let mut frames = BELOW.with(|below| below.borrow().clone());
     frames.push(top);
     frames
 }

@@ -24,9 +24,9 @@ use crate::key::Key;
 use crate::sync::{Mutex, lock};
 use crate::wake::{Poke, WakeList, wake};
 
-#[cfg(not(bursar_loom))]
+#[cfg(not(any(bursar_loom, bursar_shuttle)))]
 const SHARDS: usize = 16;
-#[cfg(bursar_loom)]
+#[cfg(any(bursar_loom, bursar_shuttle))]
 const SHARDS: usize = 1;
 
 /// Above this capacity an emptied shard gives its memory back.

@@ -1,20 +1,31 @@
-//! The primitives the engine synchronises with: the standard ones, or loom's under `--cfg bursar_loom`.
+//! The primitives the engine synchronises with: the standard ones, or a checker's: loom's under `--cfg bursar_loom`,
+//! shuttle's under `--cfg bursar_shuttle`.
 //!
-//! Nothing else in the crate is conditional on the model checker.
+//! Beside them a checker changes two sizes alone: how many threads have a number, and how many shards keys have.
 
-#[cfg(not(bursar_loom))]
+#[cfg(not(any(bursar_loom, bursar_shuttle)))]
 mod imp {
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use std::thread_local;
 }
 
 #[cfg(bursar_loom)]
 mod imp {
     pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
+    // Loom's scenarios run no handlers, so nothing of a chain lies here.
+    pub(crate) use std::thread_local;
 }
 
-pub(crate) use imp::{AtomicI64, AtomicU64, Mutex, MutexGuard, Ordering};
+#[cfg(bursar_shuttle)]
+mod imp {
+    pub(crate) use shuttle::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    pub(crate) use shuttle::thread_local;
+}
+
+pub(crate) use imp::{AtomicI64, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
 
 /// Locks, going on after a panic elsewhere: no user code runs under any lock here, so what the lock guards is whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

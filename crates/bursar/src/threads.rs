@@ -30,7 +30,7 @@ impl Drop for Guard {
 }
 
 /// How many numbers there are.
-#[cfg(not(bursar_loom))]
+#[cfg(not(any(bursar_loom, bursar_shuttle)))]
 pub(crate) fn numbers() -> usize {
     static NUMBERS: OnceLock<usize> = OnceLock::new();
     *NUMBERS.get_or_init(|| {
@@ -39,8 +39,8 @@ pub(crate) fn numbers() -> usize {
     })
 }
 
-/// Under the model checker, whose threads share one of ours, no thread has a number.
-#[cfg(bursar_loom)]
+/// Under a checker, whose threads share one of ours, no thread has a number.
+#[cfg(any(bursar_loom, bursar_shuttle))]
 pub(crate) fn numbers() -> usize {
     0
 }
@@ -73,7 +73,7 @@ fn ask() -> usize {
     number
 }
 
-#[cfg(all(test, not(bursar_loom)))]
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
 mod tests {
     use super::*;
     use std::collections::HashSet;

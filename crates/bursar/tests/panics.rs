@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -261,6 +262,30 @@ fn c9_a_panic_in_the_handlers_drop_when_the_caller_leaves_gives_everything_back(
     let mut call = task::spawn(builder.run(|attempt| handler(at, attempt, &made)));
     assert_pending!(call.poll());
     assert!(catch_unwind(AssertUnwindSafe(|| drop(call))).is_err());
+    assert_idle(&world.runtime);
+}
+
+#[test]
+fn c9_the_panicked_future_is_dropped_before_anything_is_given_back() {
+    struct Looks<'l>(&'l Runtime, &'l Cell<Option<(u32, usize)>>);
+    impl Drop for Looks<'_> {
+        fn drop(&mut self) {
+            self.1.set(Some((in_use(self.0, "a"), self.0.stats().keys)));
+        }
+    }
+    let (world, held) = (World::new(At::FirstPoll), Cell::new(None));
+    let mut builder = world.work.with().key("k");
+    let mut call = task::spawn(builder.run(|attempt| {
+        let looks = Looks(&world.runtime, &held);
+        // What a polled closure owns is dropped with it, not by its panic.
+        poll_fn(move |_| {
+            let _looks = &looks;
+            assert!(attempt.number() > 1, "boom");
+            Poll::<Answer>::Pending
+        })
+    }));
+    assert!(catch_unwind(AssertUnwindSafe(|| call.poll().is_ready())).is_err());
+    assert_eq!(held.get(), Some((1, 1)));
     assert_idle(&world.runtime);
 }
 

@@ -1,0 +1,176 @@
+//! Storms: many callers on tasks or threads, each making calls of every kind, while tasks are aborted, the clock is turned
+//! and drains begin at random.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use tokio::runtime::Runtime as Executor;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::calls::call;
+use super::place::Place;
+use super::wait_turning;
+use crate::random::Random;
+
+/// Callers as tasks; some are aborted.
+pub fn tasks(executor: &Executor, seed: u64, random: &mut Random) -> Result<(), String> {
+    let place = Place::new();
+    let (callers, calls) = (8 + random.below(17), 4 + random.below(12));
+    let callers: Vec<JoinHandle<Result<(), String>>> = (0..callers)
+        .map(|caller| {
+            let place = Arc::clone(&place);
+            let mut random = Random::part(seed, caller);
+            executor.spawn(async move {
+                for _ in 0..calls {
+                    call(&place, &mut random).await?;
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    let drains = drains(executor, &place, random);
+    if random.once_in(2) {
+        for caller in &callers {
+            if random.once_in(3) {
+                caller.abort();
+            }
+            if random.once_in(3) {
+                thread::yield_now();
+            }
+        }
+    }
+    let watched = watch(executor, &place, random);
+    let ended = wait_turning(executor, &place.clock, async {
+        for caller in callers {
+            match caller.await {
+                Ok(answer) => answer?,
+                Err(aborted) if aborted.is_cancelled() => {}
+                Err(panicked) => return Err(format!("a caller panicked: {panicked}")),
+            }
+        }
+        Ok(())
+    });
+    end(executor, &place, ended?, drains, watched)
+}
+
+/// Callers on threads of their own, without an executor under them.
+pub fn threads(executor: &Executor, seed: u64, random: &mut Random) -> Result<(), String> {
+    let place = Place::new();
+    let (callers, calls) = (2 + random.below(5), 10 + random.below(30));
+    let drains = drains(executor, &place, random);
+    let watched = watch(executor, &place, random);
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    for caller in 0..callers {
+        let place = Arc::clone(&place);
+        let mut random = Random::part(seed, caller);
+        let (told, handle) = (told.clone(), executor.handle().clone());
+        thread::spawn(move || {
+            // Blocking attempts and tokens need an executor; the callers do not run on it.
+            let _entered = handle.enter();
+            let ended: Result<(), String> = block_on(async {
+                for _ in 0..calls {
+                    call(&place, &mut random).await?;
+                }
+                Ok(())
+            });
+            drop(place);
+            // Nobody listens once the round has failed.
+            let _failed = told.send(ended);
+        });
+    }
+    drop(told);
+    let ended = wait_turning(executor, &place.clock, async {
+        let mut heard = 0;
+        while let Some(ended) = tells.recv().await {
+            ended?;
+            heard += 1;
+        }
+        if heard == callers {
+            Ok(())
+        } else {
+            Err("a caller panicked".to_owned())
+        }
+    });
+    end(executor, &place, ended?, drains, watched)
+}
+
+type Task = JoinHandle<Result<(), String>>;
+
+/// Up to two drains that begin some time into the round, one of which may be dropped and awaited anew.
+fn drains(executor: &Executor, place: &Arc<Place>, random: &mut Random) -> Vec<Task> {
+    (0..random.below(3))
+        .map(|_| {
+            let place = Arc::clone(place);
+            let (turns, polls) = (random.below(200), random.below(3));
+            executor.spawn(async move {
+                for _ in 0..turns {
+                    yield_now().await;
+                }
+                let mut dropped = Arc::clone(&place).drain();
+                for _ in 0..polls {
+                    let polled = std::future::poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx)));
+                    if let Poll::Ready(ended) = polled.await {
+                        return ended;
+                    }
+                }
+                drop(dropped);
+                place.drain().await
+            })
+        })
+        .collect()
+}
+
+/// Somebody who reads the counters while they move.
+fn watch(executor: &Executor, place: &Arc<Place>, random: &mut Random) -> Task {
+    let place = Arc::clone(place);
+    let readings = random.below(50);
+    executor.spawn(async move {
+        for _ in 0..readings {
+            place.plausible()?;
+            yield_now().await;
+        }
+        Ok(())
+    })
+}
+
+/// Drains for good, and looks at what is left.
+fn end(
+    executor: &Executor,
+    place: &Arc<Place>,
+    ended: Result<(), String>,
+    drains: Vec<Task>,
+    watched: Task,
+) -> Result<(), String> {
+    ended?;
+    wait_turning(executor, &place.clock, Arc::clone(place).drain())??;
+    wait_turning(executor, &place.clock, async {
+        for task in drains.into_iter().chain([watched]) {
+            task.await.map_err(|why| why.to_string())??;
+        }
+        Ok::<_, String>(())
+    })??;
+    place.settled()
+}
+
+/// Wakes a parked thread.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        thread::park();
+    }
+}
