@@ -165,7 +165,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
     };
     let evidence = Evidence {
         interrupted: ended.interrupted,
-        drained: ended.drain.clone().map_err(|error| error.to_string()),
+        drained: (ended.drain.clone().map(drop)).map_err(|error| error.to_string()),
         renderer: counted(RENDERER, &service.renderer.gauge),
         writers: counted(DB_WRITE, &service.store.writers),
         replacing: counted(CATALOGUE, &service.store.replacing),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bursar::{Runtime, ShutdownError, Stats};
+use bursar::{DrainReport, Runtime, ShutdownError, Stats};
 use tokio::task::JoinSet;
 
 use crate::model;
@@ -30,8 +30,8 @@ pub struct Ended {
     pub interrupted: bool,
     /// How long the drain took.
     pub drained_in: Duration,
-    /// What the drain said, if it was not over in time.
-    pub drain: Result<(), ShutdownError>,
+    /// What the drain reported.
+    pub drain: Result<DrainReport, ShutdownError>,
     /// The runtime's counters after the drain.
     pub stats: Stats,
     /// The most calls seen waiting for each budget.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use bursar::{Clock, ManualClock, Permit, Runtime, ShutdownError};
+use bursar::{Clock, DrainReport, ManualClock, Permit, Runtime, ShutdownError};
 
 use self::caller::{Ended, at_of, budget_name, call, operation};
 use self::puppet::{Scripted, Stage};
@@ -38,7 +38,7 @@ struct Kept {
 
 enum What {
     Call(BoxFuture<'static, Ended>),
-    Drain(BoxFuture<'static, Result<(), ShutdownError>>),
+    Drain(BoxFuture<'static, Result<DrainReport, ShutdownError>>),
     Permit(#[expect(dead_code, reason = "held for its drop")] Permit),
 }
 
