@@ -423,7 +423,7 @@ fn after_the_requester_left(end: impl FnOnce(&ManualClock) -> bool) {
     go.send(()).unwrap();
     let (stopping, shut) = receive(&told);
     assert!(stopping, "what was drained admits nobody");
-    assert_eq!(shut, Ok(()), "and nothing of it is live");
+    assert!(shut.is_ok(), "and nothing of it is live");
     pool.block_on(here.shutdown()).unwrap();
     assert_idle(&there);
 }
