@@ -229,6 +229,37 @@ fn c5_a_blocking_handler_is_told_at_its_deadline_and_may_answer_within_its_grace
     assert_idle(&runtime);
 }
 
+#[test]
+fn c5_a_blocking_handler_is_told_when_its_caller_is_answered() {
+    for way in ["timeout", "caller's deadline", "token"] {
+        let (pool, (runtime, clock, contract)) = (pool(1), one_unit(10, 0));
+        let _inside = pool.enter();
+        let (begin, begun) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let token = Gate::new();
+        let within = if way == "timeout" { 50 } else { 5 };
+        let mut builder = contract.with().within(ms(within)).until(token.wait());
+        let mut call = Stepped::new(builder.run_blocking(move |attempt| {
+            begin.send(attempt.is_cancelled()).unwrap();
+            let _ = gone.recv();
+            tell.send(attempt.is_cancelled()).unwrap();
+            Answer::Ok(7)
+        }));
+        assert_pending!(call.poll());
+        assert!(!receive(&begun));
+        match way {
+            "timeout" => clock.advance(ms(10)),
+            "token" => token.open(),
+            _ => clock.advance(ms(5)),
+        }
+        assert_eq!(assert_ready_err!(call.poll()).outcome(), Outcome::Uncertain);
+        go.send(()).unwrap();
+        assert!(receive(&told), "{way}");
+        pool.block_on(runtime.shutdown()).unwrap();
+    }
+}
+
 /// A clock whose timers, asked at their moment, first let the work end: so deadline and answer come together.
 #[derive(Clone)]
 struct Racing {

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use bench::command::{callgrind, heap_program};
+use bench::command::{callgrind, heap_program, row_process};
 use bench::docs;
 use bench::growth::{CURVES, Curve};
-use bench::heap::Figure;
 use bench::instructions::{self, CASES, Count};
 use bench::machine::Machine;
 use bench::report::{Row, print_curve, print_row, print_summary};
@@ -61,6 +60,14 @@ pub(super) fn list(args: &Args) {
     }
 }
 
+pub(super) fn one(args: &Args, row: &str) -> Result<(), String> {
+    let spec = ROWS.iter().find(|spec| spec.id == row);
+    let row = spec.ok_or("no row is called so")?.measure(pace(args));
+    let json = serde_json::to_string(&row).map_err(|error| error.to_string())?;
+    println!("{json}");
+    Ok(())
+}
+
 pub(super) fn rows(args: &Args) -> Result<(), String> {
     let specs: Vec<&Spec> = ROWS.iter().filter(|spec| args.wants(spec.id)).collect();
     if specs.is_empty() {
@@ -73,11 +80,8 @@ pub(super) fn rows(args: &Args) -> Result<(), String> {
     let counted = heap_program::count(specs.iter().map(|spec| spec.id))?;
     let mut rows = Vec::new();
     for spec in specs {
-        let of_row: Vec<&Figure> = counted
-            .iter()
-            .filter(|figure| figure.row == spec.id)
-            .collect();
-        let row = spec.measure(pace(args), &of_row);
+        let mut row = row_process::measure(spec, pace(args))?;
+        spec.count(&mut row, &counted);
         if !args.json {
             print!("{}", print_row(&row));
         }

@@ -33,6 +33,9 @@ pub const CASES: &[(&str, &str)] = &[
     ("keyed-timeout", "composed"),
     ("reject", "bursar run"),
     ("reject", "composed, then one turn"),
+    ("queued", "bursar run"),
+    ("queued", "composed"),
+    ("queued", "tokio Semaphore"),
 ];
 
 /// One case, counted.

@@ -9,9 +9,11 @@ use clap::Parser;
 
 /// What a call under contract costs, beside its peers, in one process and one run.
 ///
-/// Each row runs its contenders in rotation, in many short batches, and judges the median of the ratios within one
+/// Each row runs its contenders in rotation, in many short batches, and takes the median of the ratios within one
 /// rotation: on a noisy machine those hold while nanoseconds do not. Batches during which the process had to wait for a
-/// processor are left out. Allocations are counted by a second program, which this one builds and starts.
+/// processor are left out. A row is measured by several processes, one after another, since where code and data happen to
+/// lie favours one contender or the other; what is judged is the median over processes. Allocations are counted by a second
+/// program, which this one builds and starts.
 #[derive(Debug, Parser)]
 #[command(name = "bench", after_help = EXAMPLES, max_term_width = 100)]
 struct Args {
@@ -19,7 +21,7 @@ struct Args {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// A tenth of the rotations: all rows in under two minutes.
+    /// Fewer processes and rotations: all rows in under two minutes.
     #[arg(long)]
     quick: bool,
 
@@ -46,6 +48,10 @@ struct Args {
     /// Name the rows and curves, and leave.
     #[arg(long)]
     list: bool,
+
+    /// Measure one row in this process and print it as JSON.
+    #[arg(long, value_name = "ROW", hide = true)]
+    one: Option<String>,
 
     /// Make some calls of one contender, and nothing else.
     #[arg(long, num_args = 3, value_names = ["ROW", "CONTENDER", "CALLS"], hide = true)]
@@ -75,7 +81,7 @@ Reading a row:
   unpolled                    nanoseconds: the longest a ready task stood without being polled
   M/s                         millions of calls a second
   allocs, bytes               on the heap, a call
-  met, MISSED                 a target, the ratio seen, and the middle half of the ratios
+  met, MISSED                 a target, the ratio seen, and the least and the most that a process saw
 
 Exit status: 0 measured, targets met or not; 1 a call costs more instructions than its baseline, or a program that this
 one needs does not run; 2 the command line is wrong.";
@@ -95,6 +101,8 @@ fn run(args: &Args) -> Result<(), String> {
         let calls = calls.parse();
         let calls = calls.map_err(|_| "the number of calls is no number")?;
         run_case(row, contender, calls)
+    } else if let Some(row) = &args.one {
+        actions::one(args, row)
     } else if args.list {
         actions::list(args);
         Ok(())

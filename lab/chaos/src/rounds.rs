@@ -35,11 +35,20 @@ pub fn executor() -> Executor {
         .expect("the system gives threads")
 }
 
+/// How much a round did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Calls polled at least once.
+    pub calls: u64,
+    /// Times that somebody went in: handlers that ran, and holders of permits.
+    pub entries: u64,
+}
+
 /// One round.
 ///
 /// # Errors
 /// What of the contract was broken.
-pub fn round(executor: &Executor, seed: u64) -> Result<(), String> {
+pub fn round(executor: &Executor, seed: u64) -> Result<Tally, String> {
     let mut random = Random::new(seed);
     match random.below(6) {
         0 | 1 => line::budget(executor, seed, &mut random),
@@ -76,18 +85,26 @@ pub fn command(mut arguments: impl Iterator<Item = String>) -> bool {
     };
     let began = Instant::now();
     let executor = executor();
-    let mut ran = 0;
+    let (mut ran, mut all) = (0, Tally::default());
     for seed in seeds {
-        if let Err(finding) = round(&executor, seed) {
-            println!("{finding}");
-            // What hangs would keep the executor from going away.
-            executor.shutdown_background();
-            return false;
+        match round(&executor, seed) {
+            Ok(tally) => {
+                ran += 1;
+                all.calls += tally.calls;
+                all.entries += tally.entries;
+            }
+            Err(finding) => {
+                println!("{finding}");
+                // What hangs would keep the executor from going away.
+                executor.shutdown_background();
+                return false;
+            }
         }
-        ran += 1;
     }
     println!(
-        "{ran} rounds, {:.1} s, none fails",
+        "{ran} rounds, {} calls, {} entries, {:.1} s, none fails",
+        all.calls,
+        all.entries,
         began.elapsed().as_secs_f64()
     );
     true

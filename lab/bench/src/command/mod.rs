@@ -2,3 +2,4 @@
 
 pub mod callgrind;
 pub mod heap_program;
+pub mod row_process;

@@ -55,7 +55,7 @@ pub(super) fn beside_keys(held: u32, pace: Pace) -> Vec<(&'static str, f64)> {
                     for i in 0..n {
                         let mut call = contract.with().key(ours.another());
                         let answer = call.run(|_| async { Ok::<_, Never>(black_box(i)) }).await;
-                        let _ = black_box(answer);
+                        black_box(answer.is_ok());
                     }
                 }));
             }),
@@ -64,7 +64,7 @@ pub(super) fn beside_keys(held: u32, pace: Pace) -> Vec<(&'static str, f64)> {
                     for i in 0..n {
                         let handler = || async { Ok::<_, Fault>(black_box(i)) };
                         let answer = composed.keyed(theirs.another(), handler).await;
-                        let _ = black_box(answer);
+                        black_box(answer.is_ok());
                     }
                 }));
             }),
@@ -108,7 +108,7 @@ pub(super) fn beside_timers(armed: u32, pace: Pace) -> Vec<(&'static str, f64)> 
                             yield_now().await;
                             Ok::<_, Never>(black_box(i))
                         };
-                        let _ = black_box(contract.run(handler).await);
+                        black_box(contract.run(handler).await.is_ok());
                     }
                 }));
             }),
@@ -119,7 +119,7 @@ pub(super) fn beside_timers(armed: u32, pace: Pace) -> Vec<(&'static str, f64)> 
                             yield_now().await;
                             Ok::<_, Fault>(black_box(i))
                         };
-                        let _ = black_box(composed.one_in_time(handler).await);
+                        black_box(composed.one_in_time(handler).await.is_ok());
                     }
                 }));
             }),
@@ -153,7 +153,7 @@ pub(super) fn under_budgets(budgets: u32, pace: Pace) -> Vec<(&'static str, f64)
                 tokio.block_on(unconstrained(async {
                     for i in 0..n {
                         let handler = || async { Ok::<_, Never>(black_box(i)) };
-                        let _ = black_box(contract.run(handler).await);
+                        black_box(contract.run(handler).await.is_ok());
                     }
                 }));
             }),

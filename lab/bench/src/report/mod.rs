@@ -1,20 +1,22 @@
 //! What a measured row says.
 
+mod combine;
 mod table;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use combine::combine;
 pub use table::{figure, print_curve, print_row, print_summary};
 
 /// One row: what every contender did, and what the targets say of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Names the row on the command line.
-    pub id: &'static str,
+    pub id: String,
     /// What is measured.
-    pub title: &'static str,
+    pub title: String,
     /// The contenders.
     pub seen: Vec<Seen>,
     /// What is asked of them.
@@ -22,7 +24,7 @@ pub struct Row {
 }
 
 /// One contender's figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// The contender.
     pub name: String,
@@ -94,13 +96,13 @@ impl Column {
 }
 
 /// One target, held against what was seen.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verdict {
     /// What is asked, in words.
     pub what: String,
     /// The figure seen.
     pub seen: f64,
-    /// A quarter of the rotations saw less, a quarter saw more; where there were rotations.
+    /// A quarter of the rotations saw less, a quarter saw more; of several processes, the least and the most.
     pub spread: Option<(f64, f64)>,
     /// The bound.
     pub bound: Bound,
@@ -111,7 +113,7 @@ pub struct Verdict {
 }
 
 /// A bound on one figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// No more than this.

@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn columns_stand_under_their_headings() {
         let row = Row {
-            id: "row",
-            title: "what it is",
+            id: "row".into(),
+            title: "what it is".into(),
             seen: vec![
                 Seen::new("subject").with(Column::Batch50, 12.5),
                 Seen::new("peer")

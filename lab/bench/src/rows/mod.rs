@@ -3,9 +3,11 @@
 pub mod fixtures;
 
 mod calls;
+mod catalogue;
 mod mixed;
 mod pair;
 mod parked;
+mod queued;
 
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use crate::heap;
 use crate::measure::{Batch, Contender, Effort, Measured, rotate};
 use crate::report::{Bound, Column, Row, Seen, Verdict};
 
+pub use catalogue::ROWS;
+pub(crate) use catalogue::{BURSAR, COMPOSED, KEYED, RUN, SEMAPHORE};
 pub use parked::{Leaving, full_composed, full_contract, leave};
 
 /// How thorough the whole program is.
@@ -23,23 +27,33 @@ pub enum Pace {
     Smoke,
     /// All rows in under two minutes.
     Quick,
-    /// Ten times the rotations.
+    /// More processes, and four times as many rotations in each.
     Full,
 }
 
 impl Pace {
+    /// How many processes measure a row, one after another. Where code and data happen to lie moves a contender by a
+    /// tenth, and stays the same for as long as a process lives.
+    fn processes(self) -> u32 {
+        match self {
+            Self::Smoke => 1,
+            Self::Quick => 3,
+            Self::Full => 7,
+        }
+    }
+
     fn rotations(self, quick: u32) -> u32 {
         match self {
             Self::Smoke => 1,
             Self::Quick => quick,
-            Self::Full => quick * 10,
+            Self::Full => quick * 4,
         }
     }
 
     /// For calls that take well under a microsecond: as many as fill a batch.
     fn short(self) -> Effort {
         Effort {
-            rotations: self.rotations(400),
+            rotations: self.rotations(150),
             batch: match self {
                 Self::Smoke => Duration::ZERO,
                 Self::Quick | Self::Full => Duration::from_micros(150),
@@ -53,15 +67,15 @@ impl Pace {
     fn limit(self) -> Duration {
         match self {
             Self::Smoke => Duration::ZERO,
-            Self::Quick => Duration::from_secs(5),
-            Self::Full => Duration::from_secs(60),
+            Self::Quick => Duration::from_millis(1_500),
+            Self::Full => Duration::from_secs(15),
         }
     }
 
     /// For batches that start tasks on two workers, each of so many calls.
     fn tasks(self, calls: u32) -> Effort {
         Effort {
-            rotations: self.rotations(40),
+            rotations: self.rotations(20),
             batch: Duration::ZERO,
             calls: Some(match self {
                 Self::Smoke => 64,
@@ -106,152 +120,6 @@ enum Target {
     Figure(&'static str, Column, f64),
 }
 
-use Target::{Figure, Rate, Slowest, Time};
-
-const BURSAR: &str = "bursar";
-pub(crate) const RUN: &str = "bursar run";
-pub(crate) const KEYED: &str = "bursar key().run";
-pub(crate) const COMPOSED: &str = "composed";
-const SEMAPHORE: &str = "tokio Semaphore";
-
-/// All of them, in the order in which they are printed.
-pub const ROWS: &[Spec] = &[
-    Spec {
-        id: "one-budget",
-        title: "a call under one budget, nothing suspends",
-        kind: Kind::Calls(calls::one_budget, Pace::short),
-        targets: &[
-            Time(RUN, SEMAPHORE, 0.85),
-            Figure(RUN, Column::Allocations, 0.0),
-        ],
-    },
-    Spec {
-        id: "two-budgets",
-        title: "a call under two budgets",
-        kind: Kind::Calls(calls::two_budgets, Pace::short),
-        targets: &[
-            Time(RUN, COMPOSED, 0.45),
-            Figure(RUN, Column::Allocations, 0.0),
-        ],
-    },
-    Spec {
-        id: "timeout",
-        title: "one budget and a timeout, the handler never suspends",
-        kind: Kind::Calls(calls::in_time, Pace::short),
-        targets: &[
-            Time(RUN, COMPOSED, 0.65),
-            Figure(RUN, Column::Allocations, 0.0),
-        ],
-    },
-    Spec {
-        id: "suspends",
-        title: "one budget, the handler suspends once",
-        kind: Kind::Calls(calls::suspends, Pace::short),
-        targets: &[Time(RUN, COMPOSED, 0.95)],
-    },
-    Spec {
-        id: "suspends-timeout",
-        title: "one budget and a timeout whose timer is armed, the handler suspends once",
-        kind: Kind::Calls(calls::suspends_in_time, Pace::short),
-        targets: &[
-            Time(RUN, COMPOSED, 0.95),
-            Figure(RUN, Column::Allocations, 1.0),
-        ],
-    },
-    Spec {
-        id: "keyed",
-        title: "a key and one budget",
-        kind: Kind::Calls(calls::keyed, Pace::short),
-        targets: &[
-            Time(KEYED, COMPOSED, 0.35),
-            Figure(KEYED, Column::Allocations, 0.0),
-            Figure(calls::LONG_KEY, Column::Allocations, 1.0),
-        ],
-    },
-    Spec {
-        id: "keyed-timeout",
-        title: "a key, one budget and a timeout",
-        kind: Kind::Calls(calls::keyed_in_time, Pace::short),
-        targets: &[
-            Time(KEYED, COMPOSED, 0.42),
-            Figure(KEYED, Column::Allocations, 0.0),
-        ],
-    },
-    Spec {
-        id: "reject",
-        title: "refused at once, and the one turn of the executor that follows",
-        kind: Kind::Calls(calls::reject, Pace::short),
-        targets: &[Time(RUN, calls::ONE_TURN, 1.1)],
-    },
-    Spec {
-        id: "contended-4",
-        title: "2 tasks on 2 workers, capacity 4",
-        kind: Kind::Load(pair::capacity_4, |pace| pace.tasks(10_000)),
-        targets: &[Time(RUN, SEMAPHORE, 1.0)],
-    },
-    Spec {
-        id: "contended-1",
-        title: "2 tasks on 2 workers, capacity 1",
-        kind: Kind::Load(pair::capacity_1, |pace| pace.tasks(10_000)),
-        targets: &[Time(RUN, SEMAPHORE, 1.0)],
-    },
-    Spec {
-        id: "unique-1",
-        title: "1,000,000 keys, each used once, 1 worker",
-        kind: Kind::Calls(pair::unique_on_one, |pace| Effort {
-            rotations: pace.rotations(100),
-            ..pace.tasks(10_000)
-        }),
-        targets: &[Rate(KEYED, COMPOSED, 3.0), Figure(KEYED, Column::Peak, 1e6)],
-    },
-    Spec {
-        id: "unique-2",
-        title: "1,000,000 keys, each used once, 2 workers",
-        kind: Kind::Load(pair::unique_on_two, |pace| Effort {
-            rotations: pace.rotations(100),
-            ..pace.tasks(5_000)
-        }),
-        targets: &[Rate(KEYED, COMPOSED, 2.5), Figure(KEYED, Column::Peak, 1e6)],
-    },
-    Spec {
-        id: "parked",
-        title: "a call that waits for its budget, its handler excluded",
-        kind: Kind::Sizes(parked::sizes),
-        targets: &[
-            Figure(RUN, Column::Future, 200.0),
-            Figure(RUN, Column::Record, 128.0),
-            Figure(RUN, Column::Task, 448.0),
-        ],
-    },
-    Spec {
-        id: "leaving",
-        title: "1,000,000 calls that wait, and leave, beside 10,000",
-        kind: Kind::Sizes(parked::leaving),
-        targets: &[
-            Figure(parked::GROWTH[0], Column::Growth, 2.0),
-            Figure(parked::GROWTH[1], Column::Growth, 2.0),
-        ],
-    },
-    Spec {
-        id: "mixed",
-        title: "64 tasks, 3 operations, 2 budgets, keyed and not, 1 us of work, a turn between calls",
-        kind: Kind::Load(mixed::arriving, |pace| pace.tasks(24)),
-        targets: &[Rate(BURSAR, COMPOSED, 1.1), Slowest(BURSAR, COMPOSED, 1.0)],
-    },
-    Spec {
-        id: "mixed-looping",
-        title: "the same without a turn between calls: what the cooperation budget does",
-        kind: Kind::Load(mixed::looping, |pace| pace.tasks(128)),
-        targets: &[],
-    },
-    Spec {
-        id: "mixed-suspending",
-        title: "the same, each handler suspending once with what it holds",
-        kind: Kind::Load(mixed::suspending, |pace| pace.tasks(24)),
-        targets: &[Rate(BURSAR, COMPOSED, 1.1), Slowest(BURSAR, COMPOSED, 1.0)],
-    },
-];
-
 /// Makes some calls of one contender, and nothing else.
 ///
 /// # Errors
@@ -279,12 +147,21 @@ impl Spec {
         }
     }
 
-    /// Measures the row. `counted` is what its contenders allocate.
+    /// How many processes measure the row, one after another.
     #[must_use]
-    pub fn measure(&self, pace: Pace, counted: &[&heap::Figure]) -> Row {
+    pub fn processes(&self, pace: Pace) -> u32 {
+        match self.kind {
+            Kind::Sizes(_) => 1,
+            Kind::Calls(..) | Kind::Load(..) => pace.processes(),
+        }
+    }
+
+    /// Measures the row in this process.
+    #[must_use]
+    pub fn measure(&self, pace: Pace) -> Row {
         let mut row = Row {
-            id: self.id,
-            title: self.title,
+            id: self.id.to_owned(),
+            title: self.title.to_owned(),
             seen: Vec::new(),
             verdicts: Vec::new(),
         };
@@ -299,23 +176,28 @@ impl Spec {
                 Some(measured)
             }
         };
-        for heap::Figure {
-            name,
-            column,
-            figure,
-            ..
-        } in counted
-        {
-            match row.contender(name) {
-                Some(seen) => seen.set(*column, *figure),
-                None => row.seen.push(Seen::new(name).with(*column, *figure)),
-            }
-        }
-        let verdicts = self.targets.iter();
-        row.verdicts = verdicts
-            .filter_map(|target| target.judge(measured.as_ref(), &row))
+        let targets = self.targets.iter();
+        row.verdicts = targets
+            .filter_map(|target| target.of_times(measured.as_ref()?))
             .collect();
         row
+    }
+
+    /// Adds what the row's contenders allocate, and what the targets say of single figures.
+    pub fn count(&self, row: &mut Row, counted: &[heap::Figure]) {
+        for figure in counted.iter().filter(|figure| figure.row == self.id) {
+            match row.contender(&figure.name) {
+                Some(seen) => seen.set(figure.column, figure.figure),
+                None => row
+                    .seen
+                    .push(Seen::new(&figure.name).with(figure.column, figure.figure)),
+            }
+        }
+        let targets = self.targets.iter();
+        let verdicts: Vec<Verdict> = targets
+            .filter_map(|target| target.of_figures(row))
+            .collect();
+        row.verdicts.extend(verdicts);
     }
 }
 
@@ -359,30 +241,17 @@ fn unpolled(batch: &Batch) -> f64 {
 }
 
 impl Target {
-    /// `None` where the figure was not measured.
-    fn judge(self, measured: Option<&Measured>, row: &Row) -> Option<Verdict> {
+    /// Of what was measured in rotation.
+    fn of_times(self, measured: &Measured) -> Option<Verdict> {
         let (what, of, subject, peer, bound): (_, fn(&Batch) -> f64, _, _, _) = match self {
-            Time(subject, peer, most) => ("time", mean, subject, peer, Bound::AtMost(most)),
-            Rate(subject, peer, least) => ("calls/s", rate, subject, peer, Bound::AtLeast(least)),
-            Slowest(subject, peer, most) => ("p99", p99, subject, peer, Bound::AtMost(most)),
-            Figure(name, column, most) => {
-                let seen = row
-                    .seen
-                    .iter()
-                    .find(|seen| seen.name == name)?
-                    .get(column)?;
-                let bound = Bound::AtMost(most);
-                return Some(Verdict {
-                    what: format!("{}, {name}", column.heading()),
-                    seen,
-                    spread: None,
-                    bound,
-                    met: bound.keeps(seen),
-                    disturbed: false,
-                });
+            Self::Time(subject, peer, most) => ("time", mean, subject, peer, Bound::AtMost(most)),
+            Self::Rate(subject, peer, least) => {
+                ("calls/s", rate, subject, peer, Bound::AtLeast(least))
             }
+            Self::Slowest(subject, peer, most) => ("p99", p99, subject, peer, Bound::AtMost(most)),
+            Self::Figure(..) => return None,
         };
-        let ratio = measured?.ratio(subject, peer, of);
+        let ratio = measured.ratio(subject, peer, of);
         Some(Verdict {
             what: format!("{what}, {subject} / {peer}"),
             seen: ratio.median,
@@ -391,5 +260,71 @@ impl Target {
             met: bound.keeps(ratio.median),
             disturbed: !ratio.calm,
         })
+    }
+
+    /// Of a figure by itself; `None` where it was not found.
+    fn of_figures(self, row: &Row) -> Option<Verdict> {
+        let Self::Figure(name, column, most) = self else {
+            return None;
+        };
+        let contender = row.seen.iter().find(|seen| seen.name == name)?;
+        let seen = contender.get(column)?;
+        let bound = Bound::AtMost(most);
+        Some(Verdict {
+            what: format!("{}, {name}", column.heading()),
+            seen,
+            spread: None,
+            bound,
+            met: bound.keeps(seen),
+            disturbed: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_runs_and_every_target_finds_its_contenders() {
+        for spec in ROWS {
+            let row = spec.measure(Pace::Smoke);
+            assert!(row.seen.len() >= 2, "{}: a row has peers", spec.id);
+            let ratios = spec.targets.iter();
+            let ratios = ratios.filter(|target| !matches!(target, Target::Figure(..)));
+            assert_eq!(row.verdicts.len(), ratios.count(), "{}", spec.id);
+            for target in spec.targets {
+                if let Target::Figure(name, ..) = target {
+                    assert!(row.seen.iter().any(|seen| seen.name == *name), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_counted_is_judged() {
+        let spec = ROWS.iter().find(|spec| spec.id == "keyed").unwrap();
+        let mut row = spec.measure(Pace::Smoke);
+        let before = row.verdicts.len();
+        let figure = heap::Figure {
+            row: "keyed".into(),
+            name: KEYED.into(),
+            column: Column::Allocations,
+            figure: 1.0,
+        };
+        spec.count(&mut row, &[figure]);
+        assert_eq!(
+            row.verdicts.len(),
+            before + 1,
+            "the other figure is unknown"
+        );
+        assert!(!row.verdicts[before].met, "one is more than none");
+    }
+
+    #[test]
+    fn a_case_needs_its_contender() {
+        assert!(run_case("one-budget", RUN, 1).is_ok());
+        assert!(run_case("one-budget", "nobody", 1).is_err());
+        assert!(run_case("nothing", RUN, 1).is_err());
     }
 }

@@ -76,14 +76,13 @@ fn contended(capacity: u32) -> Vec<Contender<'static>> {
                 let answer = contract
                     .run(|| async { Ok::<_, Never>(black_box(i)) })
                     .await;
-                let _ = black_box(answer);
+                black_box(answer.is_ok());
             }
         }),
         pair(SEMAPHORE, tokio, move |_, n| async move {
             for i in 0..n {
                 let permit = semaphore.acquire().await;
-                black_box(i);
-                drop(permit);
+                black_box((i, permit.is_ok()));
             }
         }),
         pair(COMPOSED, tokio, move |_, n| async move {
@@ -91,7 +90,7 @@ fn contended(capacity: u32) -> Vec<Contender<'static>> {
                 let answer = composed
                     .one(|| async { Ok::<_, Fault>(black_box(i)) })
                     .await;
-                let _ = black_box(answer);
+                black_box(answer.is_ok());
             }
         }),
     ]
@@ -108,7 +107,7 @@ pub(super) fn unique_on_one() -> Vec<Contender<'static>> {
                 for i in 0..n {
                     let mut call = contract.with().key(ours.another());
                     let answer = call.run(|_| async { Ok::<_, Never>(black_box(i)) }).await;
-                    let _ = black_box(answer);
+                    black_box(answer.is_ok());
                 }
             }));
         }),
@@ -117,7 +116,7 @@ pub(super) fn unique_on_one() -> Vec<Contender<'static>> {
                 for i in 0..n {
                     let handler = || async { Ok::<_, Fault>(black_box(i)) };
                     let answer = composed.keyed(theirs.another(), handler).await;
-                    let _ = black_box(answer);
+                    black_box(answer.is_ok());
                 }
             }));
         }),
@@ -140,7 +139,7 @@ pub(super) fn unique_on_two() -> Vec<Contender<'static>> {
                 for i in 0..n {
                     let mut call = contract.with().key(texts.another());
                     let answer = call.run(|_| async { Ok::<_, Never>(black_box(i)) }).await;
-                    let _ = black_box(answer);
+                    black_box(answer.is_ok());
                 }
                 *kept.lock().expect("no panic") = texts;
             }
@@ -152,7 +151,7 @@ pub(super) fn unique_on_two() -> Vec<Contender<'static>> {
                 for i in 0..n {
                     let handler = || async { Ok::<_, Fault>(black_box(i)) };
                     let answer = composed.keyed(texts.another(), handler).await;
-                    let _ = black_box(answer);
+                    black_box(answer.is_ok());
                 }
                 *kept.lock().expect("no panic") = texts;
             }

@@ -98,7 +98,7 @@ pub(super) fn leaving(pace: Pace) -> Vec<Seen> {
     let (few, many, repeats) = match pace {
         Pace::Smoke => (100, 1000, 1),
         Pace::Quick => (10_000, 1_000_000, 2),
-        Pace::Full => (10_000, 1_000_000, 15),
+        Pace::Full => (10_000, 1_000_000, 9),
     };
     let mut seen = Vec::new();
     for (at, order) in ORDERS.into_iter().enumerate() {

@@ -14,23 +14,31 @@ use tokio::runtime::Runtime as Executor;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-use super::wait_turning;
+use super::{Tally, wait_turning};
 use crate::ledger::Line;
 use crate::random::Random;
+
+/// How a caller leaves: 0 is dropped, 1 by a token, 2 at a deadline; any other stays.
+const STAYS: u64 = 5;
 
 type Caller = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Tickets of different weights for one budget.
-pub fn budget(executor: &Executor, seed: u64, random: &mut Random) -> Result<(), String> {
+pub fn budget(executor: &Executor, seed: u64, random: &mut Random) -> Result<Tally, String> {
     queue(executor, seed, random, false)
 }
 
 /// Tickets for one key: one after another, in order.
-pub fn key(executor: &Executor, seed: u64, random: &mut Random) -> Result<(), String> {
+pub fn key(executor: &Executor, seed: u64, random: &mut Random) -> Result<Tally, String> {
     queue(executor, seed, random, true)
 }
 
-fn queue(executor: &Executor, seed: u64, random: &mut Random, keyed: bool) -> Result<(), String> {
+fn queue(
+    executor: &Executor,
+    seed: u64,
+    random: &mut Random,
+    keyed: bool,
+) -> Result<Tally, String> {
     let capacity = if keyed { 1 } else { 1 + random.below(6) as u32 };
     let clock = ManualClock::new();
     let runtime = Runtime::builder()
@@ -47,11 +55,14 @@ fn queue(executor: &Executor, seed: u64, random: &mut Random, keyed: bool) -> Re
                 .map_err(|why| why.to_string())
         })
         .collect::<Result<_, _>>()?;
-    // The heaviest takes the whole budget, or the key.
-    let heaviest = &contracts[contracts.len() - 1];
+    // The heaviest takes the whole budget, or the key. In some rounds little is held and the first ticket is the heaviest:
+    // the second would fit, must wait nonetheless, and must start once the first has left, while the permit is still held.
+    let heaviest = contracts.len() - 1;
+    let head_leaves = !keyed && capacity >= 4 && random.once_in(2);
+    let holder = &contracts[if head_leaves { 0 } else { heaviest }];
     let held_key = if keyed { "key" } else { "" };
     let held = executor
-        .block_on(heaviest.with().key(held_key).admit())
+        .block_on(holder.with().key(held_key).admit())
         .map_err(|why| why.to_string())?;
 
     let line = Arc::new(Line::new(if keyed { 1 } else { 6 }));
@@ -59,11 +70,14 @@ fn queue(executor: &Executor, seed: u64, random: &mut Random, keyed: bool) -> Re
     let mut leavers = Vec::new();
     let mut stayers = Vec::new();
     for place in 0..4 + random.below(40) {
-        let which = random.below(u64::from(capacity)) as u32;
+        let (which, leaves) = match place {
+            0 if head_leaves => (heaviest as u32, 0),
+            1 if head_leaves => (0, STAYS),
+            _ => (random.below(u64::from(capacity)) as u32, random.below(6)),
+        };
         let units = if keyed { 1 } else { which + 1 + 6 - capacity };
         let ticket = line.draw(units);
         let contract = contracts[which as usize].clone();
-        let leaves = random.below(6);
         let (fire, token) = oneshot::channel::<()>();
         let mut random = Random::part(seed, place);
         if leaves == 2 {
@@ -139,6 +153,10 @@ fn queue(executor: &Executor, seed: u64, random: &mut Random, keyed: bool) -> Re
         }
         Ok(())
     });
+    if head_leaves {
+        let second = tasks.remove(0);
+        wait_turning(executor, &clock, second)?.map_err(|why| why.to_string())??;
+    }
     drop(held);
     tasks.extend([leaving, firing]);
     wait_turning(executor, &clock, async {
@@ -155,7 +173,10 @@ fn queue(executor: &Executor, seed: u64, random: &mut Random, keyed: bool) -> Re
         && stats.budgets.iter().all(|of| of.in_use + of.waiting == 0)
         && clock.timers() == 0;
     if idle {
-        Ok(())
+        Ok(Tally {
+            calls: total.admitted,
+            entries: total.started,
+        })
     } else {
         Err(format!("{} timers are left, and:\n{stats}", clock.timers()))
     }

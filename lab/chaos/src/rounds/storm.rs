@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
@@ -12,13 +13,13 @@ use tokio::task::{JoinHandle, yield_now};
 
 use super::calls::call;
 use super::place::Place;
-use super::wait_turning;
+use super::{Tally, wait_turning};
 use crate::random::Random;
 
 /// Callers as tasks; some are aborted.
-pub fn tasks(executor: &Executor, seed: u64, random: &mut Random) -> Result<(), String> {
+pub fn tasks(executor: &Executor, seed: u64, random: &mut Random) -> Result<Tally, String> {
     let place = Place::new();
-    let (callers, calls) = (8 + random.below(17), 4 + random.below(12));
+    let (callers, calls) = (16 + random.below(33), 10 + random.below(31));
     let callers: Vec<JoinHandle<Result<(), String>>> = (0..callers)
         .map(|caller| {
             let place = Arc::clone(&place);
@@ -57,9 +58,9 @@ pub fn tasks(executor: &Executor, seed: u64, random: &mut Random) -> Result<(), 
 }
 
 /// Callers on threads of their own, without an executor under them.
-pub fn threads(executor: &Executor, seed: u64, random: &mut Random) -> Result<(), String> {
+pub fn threads(executor: &Executor, seed: u64, random: &mut Random) -> Result<Tally, String> {
     let place = Place::new();
-    let (callers, calls) = (2 + random.below(5), 10 + random.below(30));
+    let (callers, calls) = (2 + random.below(7), 40 + random.below(80));
     let drains = drains(executor, &place, random);
     let watched = watch(executor, &place, random);
     let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
@@ -99,12 +100,12 @@ pub fn threads(executor: &Executor, seed: u64, random: &mut Random) -> Result<()
 
 type Task = JoinHandle<Result<(), String>>;
 
-/// Up to two drains that begin some time into the round, one of which may be dropped and awaited anew.
+/// None to two drains that begin some time into the round; one may be dropped and awaited anew.
 fn drains(executor: &Executor, place: &Arc<Place>, random: &mut Random) -> Vec<Task> {
-    (0..random.below(3))
+    (0..random.below(4).saturating_sub(1))
         .map(|_| {
             let place = Arc::clone(place);
-            let (turns, polls) = (random.below(200), random.below(3));
+            let (turns, polls) = (random.below(1_500), random.below(3));
             executor.spawn(async move {
                 for _ in 0..turns {
                     yield_now().await;
@@ -143,7 +144,7 @@ fn end(
     ended: Result<(), String>,
     drains: Vec<Task>,
     watched: Task,
-) -> Result<(), String> {
+) -> Result<Tally, String> {
     ended?;
     wait_turning(executor, &place.clock, Arc::clone(place).drain())??;
     wait_turning(executor, &place.clock, async {
@@ -152,7 +153,11 @@ fn end(
         }
         Ok::<_, String>(())
     })??;
-    place.settled()
+    place.settled()?;
+    Ok(Tally {
+        calls: place.seen.asked.load(Ordering::Relaxed),
+        entries: place.ledger.entered(),
+    })
 }
 
 /// Wakes a parked thread.
