@@ -17,7 +17,7 @@ use crate::admit::{Pause, admit, yield_now};
 use crate::attempt::Attempt;
 use crate::bounds::{Bounds, Unbounded};
 use crate::call::Holding;
-use crate::chain;
+use crate::chain::{Frame, Link};
 use crate::clock::Alarm;
 use crate::contract::{Call, Contract, Stated};
 use crate::engine::Plan;
@@ -135,8 +135,8 @@ where
     }
 }
 
-/// Tells the handler, and leaves the job to its thread, when the caller goes away.
-struct Caller<'j, F, T, E>(&'j Job<F, T, E>)
+/// Severs the handler from its requester, tells it, and leaves the job to its thread, when the caller goes away.
+struct Caller<'j, F, T, E>(&'j Job<F, T, E>, &'j Link)
 where
     F: FnMut(&Attempt) -> Result<T, Failure<E>>;
 
@@ -145,6 +145,8 @@ where
     F: FnMut(&Attempt) -> Result<T, Failure<E>>,
 {
     fn drop(&mut self) {
+        // Before anything else: the requester's own call ends right after this.
+        self.1.sever();
         let left = self.0.settle();
         if matches!(left, State::Running) {
             self.0.attempt.cancel();
@@ -165,9 +167,9 @@ impl<F, T, E> Submitted<F, T, E>
 where
     F: FnMut(&Attempt) -> Result<T, Failure<E>>,
 {
-    fn run(mut self, frames: &[chain::Frame]) {
+    fn run(mut self, link: &Arc<Link>, frame: Frame) {
         if let Some(job) = self.job.take() {
-            chain::within(frames, || job.perform());
+            link.enter(frame, || job.perform());
         }
     }
 }
@@ -264,8 +266,8 @@ where
 {
     let mut holding = Holding::new(&**plan);
     admit(&mut holding, &mut bounds, key).await?;
-    let mut frames = chain::capture();
-    frames.push(holding.frame());
+    let link = Link::capture();
+    let frame = holding.frame();
     let mut work = Work {
         handler,
         holding: holding.promote(Arc::clone(plan)),
@@ -280,7 +282,7 @@ where
             waker: None,
         }),
     });
-    let _caller = Caller(&*job);
+    let _caller = Caller(&*job, &*link);
     let mut last: Option<Failure<E>> = None;
     loop {
         let deadline = plan
@@ -289,7 +291,7 @@ where
         job.attempt
             .begin(record.attempts + 1, earlier(deadline, bounds.deadline()));
         job.lock().state = State::Queued(work);
-        spawn(&job, &frames);
+        spawn(&job, &link, frame);
         let (by, answer) = match one_attempt(plan, &job, &mut bounds, deadline).await {
             End::NeverRan(by) => return Err(never_ran(plan, &record, by, last)),
             End::Cut(by) => {
@@ -375,7 +377,7 @@ async fn between<B: Bounds>(
     clippy::disallowed_methods,
     reason = "the one place that takes a blocking thread"
 )]
-fn spawn<F, T, E>(job: &Arc<Job<F, T, E>>, frames: &[chain::Frame])
+fn spawn<F, T, E>(job: &Arc<Job<F, T, E>>, link: &Arc<Link>, frame: Frame)
 where
     F: FnMut(&Attempt) -> Result<T, Failure<E>> + Send + 'static,
     T: Send + 'static,
@@ -384,8 +386,10 @@ where
     let submitted = Submitted {
         job: Some(Arc::clone(job)),
     };
-    let frames = frames.to_vec();
-    drop(tokio::task::spawn_blocking(move || submitted.run(&frames)));
+    let link = Arc::clone(link);
+    drop(tokio::task::spawn_blocking(move || {
+        submitted.run(&link, frame)
+    }));
 }
 
 fn never_ran<E>(

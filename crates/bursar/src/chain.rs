@@ -9,6 +9,9 @@
 //!    unwinding too.
 //! 2. A call whose frame is on the stack holds what it was admitted with.
 //!
+//! A blocking handler runs on another thread, under a [`Link`] to what its requester stood in. The link is severed
+//! when the requester goes: what ran there may have ended, and the handler's thread has only its own call above it.
+//!
 //! Guards and work spawned onto other tasks are outside the chain.
 
 use std::cell::{Cell, RefCell};
@@ -113,30 +116,87 @@ pub(crate) fn inside(engine: usize) -> bool {
         top => {
             top == engine
                 || BELOW.with(|below| below.borrow().iter().any(|frame| frame.engine == engine))
+                || linked(engine)
         }
     }
 }
 
-/// The whole stack, outermost first, to be entered on another thread.
-#[cfg(feature = "tokio")]
-pub(crate) fn capture() -> Vec<Frame> {
-    let Some(top) = TOP.with(Top::get) else {
-        return Vec::new();
-    };
-    let mut frames = BELOW.with(|below| below.borrow().clone());
-    frames.push(top);
-    frames
+#[cfg(not(feature = "tokio"))]
+fn linked(_: usize) -> bool {
+    false
 }
 
-/// Enters frames captured on another thread, around `work`.
 #[cfg(feature = "tokio")]
-pub(crate) fn within<T>(frames: &[Frame], work: impl FnOnce() -> T) -> T {
-    match frames {
-        [] => work(),
-        [outermost, inner @ ..] => {
-            let _entered = enter(*outermost);
-            within(inner, work)
+pub(crate) use link::Link;
+#[cfg(feature = "tokio")]
+use link::linked;
+
+#[cfg(feature = "tokio")]
+mod link {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::{BELOW, Frame, TOP, Top, enter};
+
+    std::thread_local! {
+        static LINK: RefCell<Option<Arc<Link>>> = const { RefCell::new(None) };
+    }
+
+    /// What a requester stood in when it handed work to another thread.
+    #[derive(Debug)]
+    pub(crate) struct Link {
+        frames: Vec<Frame>,
+        severed: AtomicBool,
+        /// What the requester's own thread was linked to.
+        above: Option<Arc<Link>>,
+    }
+
+    impl Link {
+        /// The stack of this thread and what it is linked to.
+        pub(crate) fn capture() -> Arc<Self> {
+            let mut frames = BELOW.with(|below| below.borrow().clone());
+            frames.extend(TOP.with(Top::get));
+            Arc::new(Self {
+                frames,
+                severed: AtomicBool::new(false),
+                above: LINK.with_borrow(Option::clone),
+            })
         }
+
+        /// The requester is gone.
+        pub(crate) fn sever(&self) {
+            // Release, with the Acquire below: who sees a later state of the requester's runtime sees this.
+            self.severed.store(true, Ordering::Release);
+        }
+
+        /// Runs `work` as the call `own`, linked to its requester.
+        pub(crate) fn enter<T>(self: &Arc<Self>, own: Frame, work: impl FnOnce() -> T) -> T {
+            struct Restore(Option<Arc<Link>>);
+
+            impl Drop for Restore {
+                fn drop(&mut self) {
+                    LINK.with_borrow_mut(|link| *link = self.0.take());
+                }
+            }
+
+            let _restore = Restore(LINK.replace(Some(Arc::clone(self))));
+            let _entered = enter(own);
+            work()
+        }
+    }
+
+    pub(super) fn linked(engine: usize) -> bool {
+        LINK.with_borrow(|link| {
+            let mut link = link.as_ref();
+            while let Some(to) = link.filter(|to| !to.severed.load(Ordering::Acquire)) {
+                if to.frames.iter().any(|frame| frame.engine == engine) {
+                    return true;
+                }
+                link = to.above.as_ref();
+            }
+            false
+        })
     }
 }
 
@@ -167,12 +227,25 @@ mod tests {
             assert!(inside(1) && inside(2) && !inside(3));
             #[cfg(feature = "tokio")]
             {
-                let frames = capture();
-                assert_eq!(frames, [frame(1), frame(2)]);
+                let link = Link::capture();
+                let there = std::sync::Arc::clone(&link);
                 elsewhere(move || {
                     assert!(!inside(1));
-                    within(&frames, || assert!(inside(1) && inside(2)));
-                    assert!(!inside(1));
+                    there.enter(frame(4), || {
+                        assert!(inside(1) && inside(2) && inside(4));
+                        // Handed on to a third thread.
+                        let further = Link::capture();
+                        elsewhere(move || {
+                            further.enter(frame(5), || {
+                                assert!(inside(1) && inside(4) && inside(5));
+                                further.sever();
+                                assert!(!inside(1) && !inside(4) && inside(5));
+                            });
+                        });
+                        there.sever();
+                        assert!(!inside(1) && !inside(2) && inside(4));
+                    });
+                    assert!(!inside(4));
                 });
             }
             let unwound = std::panic::catch_unwind(|| {
