@@ -67,7 +67,7 @@ pub const LAYERS: &[Layer] = &[
     Layer { peers: Peers::Strangers, modules: &["budget", "keys", "lifecycle"] },
     // Pure words and small machines.
     Layer { peers: Peers::Acyclic,   modules: &["chain", "fifo", "policy", "retry", "outcome", "attempt", "backoff", "bounds", "threads",
-                                                "error", "invalid", "stats", "clock", "key", "wake"] },
+                                                "error", "invalid", "report", "retry_budget", "stats", "clock", "key", "wake"] },
     // std or loom.
     Layer { peers: Peers::Acyclic,   modules: &["sync"] },
 ];
