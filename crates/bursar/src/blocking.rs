@@ -282,7 +282,7 @@ where
             waker: None,
         }),
     });
-    let _caller = Caller(&*job, &*link);
+    let _caller = Caller(&job, &link);
     let mut last: Option<Failure<E>> = None;
     loop {
         let deadline = plan
