@@ -9,7 +9,7 @@ use crate::bounds::Bounds;
 use crate::call::{Denied, Holding};
 use crate::clock::{Alarm, ClockHandle};
 use crate::engine::Plan;
-use crate::error::{CallError, EndedBy};
+use crate::error::{CallError, EndedBy, Refusal};
 use crate::key::Key;
 use crate::record::{earlier, passed};
 
@@ -43,15 +43,15 @@ pub(crate) fn poll_admission<B: Bounds, E>(
         return Poll::Ready(Err(CallError::Stopping(refusal)));
     }
     if plan.key_required && key.is_empty() {
-        return Poll::Ready(Err(CallError::KeyRequired(holding.withdraw())));
+        return Poll::Ready(Err(never_ran(holding, CallError::KeyRequired)));
     }
     if bounds.any() {
         bounds.begin(&plan.engine.clock);
         if bounds.left(cx) {
-            return Poll::Ready(Err(CallError::Withdrawn(holding.withdraw())));
+            return Poll::Ready(Err(never_ran(holding, CallError::Withdrawn)));
         }
         if passed(plan, bounds.deadline()) {
-            return Poll::Ready(Err(CallError::AdmissionTimedOut(holding.withdraw())));
+            return Poll::Ready(Err(never_ran(holding, CallError::AdmissionTimedOut)));
         }
     }
     if let Poll::Ready(answer) = holding.poll(cx, key) {
@@ -62,9 +62,17 @@ pub(crate) fn poll_admission<B: Bounds, E>(
     }
     if let Some(at) = earlier(bounds.deadline(), holding.wait_until()) {
         ready!(alarm.poll(&plan.engine.clock, at, cx));
-        return Poll::Ready(Err(CallError::AdmissionTimedOut(holding.withdraw())));
+        return Poll::Ready(Err(never_ran(holding, CallError::AdmissionTimedOut)));
     }
     Poll::Pending
+}
+
+/// Ends a call before its handler could start, unless the gate has closed meanwhile.
+fn never_ran<E>(
+    holding: &mut Holding<&Plan>,
+    why: impl FnOnce(Refusal) -> CallError<E>,
+) -> CallError<E> {
+    holding.withdraw().map_or_else(CallError::Stopping, why)
 }
 
 /// One turn of the executor.

@@ -337,7 +337,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.stage = Stage::Over;
             self.end_wait();
         } else {
-            self.give_up();
+            let _admitted = self.give_up(false);
         }
         self.refusal(Site::Nowhere)
     }
@@ -352,35 +352,40 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.end_wait();
         } else {
             self.stage = Stage::Acquiring;
-            self.give_up();
+            let _admitted = self.give_up(false);
         }
         Denied::Stopping(self.refusal(site))
     }
 
     #[cold]
     fn overloaded(&mut self, site: Site) -> Denied {
-        if self.counted != Counted::Started {
-            self.plan.counters.overloaded();
+        if self.give_up(true) {
+            Denied::Overloaded(self.refusal(site))
+        } else {
+            Denied::Stopping(self.refusal(Site::Nowhere))
         }
-        self.give_up();
-        Denied::Overloaded(self.refusal(site))
     }
 
-    /// The caller left, or ran out of time, before the handler could start. The evidence is taken first.
-    #[cold]
-    pub(crate) fn withdraw(&mut self) -> Refusal {
-        let refusal = self.refusal(self.site());
-        self.give_up();
-        refusal
-    }
-
-    /// Ends an admitted call that did not come to execute, counting it as admitted if that was not done yet.
-    fn give_up(&mut self) {
+    /// Ends a call that did not come to execute, counting it as admitted if that was not done yet. False if the gate
+    /// turns out to be closed: then it is counted as refused there.
+    fn give_up(&mut self, overload: bool) -> bool {
+        let counters = Arc::clone(&self.plan.counters);
+        // Nothing shows such a call to a drain, so that it passes through the lobby to be counted.
+        if self.counted == Counted::Nothing && self.bare() && !self.enter_lobby() {
+            counters.refused();
+            self.stage = Stage::Over;
+            self.end_wait();
+            return false;
+        }
         if self.counted == Counted::Nothing {
-            self.plan.counters.queued();
+            counters.queued();
             self.counted = Counted::Queued;
         }
+        if overload && self.counted != Counted::Started {
+            counters.overloaded();
+        }
         self.end_early();
+        true
     }
 
     /// Leaves whatever queue the call is in, counts it finished and gives everything back. Does nothing for a call

@@ -377,3 +377,21 @@ fn cell<'t>(rows: &[Vec<&'t str>], row: &str, column: &str) -> &'t str {
     let row = rows.iter().find(|cells| cells[0] == row).unwrap();
     row[at]
 }
+
+#[test]
+fn e1_a_call_that_ends_at_its_first_poll_is_counted_before_the_drain_ends_or_refused() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let load = runtime
+        .contract("load", Policy::pure().claim("db", 1))
+        .unwrap();
+    let drains = runtime.clone();
+    // The drain begins and ends while the call asks its token, having passed the gate.
+    let mut call = load.with().until(async move {
+        drains.shutdown().await.unwrap();
+    });
+    let mut run = spawn(call.run(|_| async { Ok::<u32, Failure<Error>>(1) }));
+    let error = assert_ready_err!(run.poll());
+    assert!(error.is_stopping(), "{error}");
+    let of = counts(&runtime, "load");
+    assert_eq!((of.admitted, of.rejected, of.finished), (0, 1, 0));
+}

@@ -50,6 +50,18 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
     }
 
+    /// The caller left, or ran out of time, before the handler could start. The evidence is taken first. An error means
+    /// that the gate has closed and the call was refused there.
+    #[cold]
+    pub(crate) fn withdraw(&mut self) -> Result<Refusal, Refusal> {
+        let refusal = self.refusal(self.site());
+        if self.give_up(false) {
+            Ok(refusal)
+        } else {
+            Err(refusal)
+        }
+    }
+
     /// Until when the policy lets the call wait. `None` if it does not wait, or may for ever.
     pub(crate) fn wait_until(&self) -> Option<Instant> {
         self.wait_until
