@@ -35,8 +35,9 @@ fn pace(args: &Args) -> Pace {
 }
 
 /// How this program was started, as it stands in documents.
-fn command(args: &Args) -> String {
-    let mut command = String::from("cargo run --profile bench -p bench --");
+fn command(args: &Args, machine: &Machine) -> String {
+    let mut command = String::from(if machine.first { "chrt -r 1 " } else { "" });
+    command.push_str("cargo run --profile bench -p bench --");
     for (given, flag) in [
         (args.growth, " --growth"),
         (args.quick, " --quick"),
@@ -88,7 +89,7 @@ pub(super) fn rows(args: &Args) -> Result<(), String> {
         rows.push(row);
     }
     if args.write_docs {
-        let about = docs::of_machine(&machine, &command(args));
+        let about = docs::of_machine(&machine, &command(args, &machine));
         write_page(&[("machine", about), ("rows", docs::of_rows(&rows))])?;
     }
     if !args.json {
@@ -122,7 +123,7 @@ pub(super) fn growth(args: &Args) -> Result<(), String> {
     if args.write_docs {
         let seen = format!(
             "Seen with `{}` on commit {}, load before {:.1}.\n\n",
-            command(args),
+            command(args, &machine),
             machine.commit,
             machine.load.unwrap_or(f64::NAN)
         );

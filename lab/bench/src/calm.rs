@@ -83,6 +83,16 @@ pub fn load() -> Option<f64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Whether this process goes before all ordinary ones: its scheduling policy is a real-time one.
+#[must_use]
+pub fn goes_first() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in parentheses, may hold anything; the policy is the 39th field after it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let policy = fields.split_ascii_whitespace().nth(38);
+    matches!(policy, Some("1" | "2"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,8 @@ pub struct Machine {
     pub commit: String,
     /// Threads that ran or waited to, over the last minute.
     pub load: Option<f64>,
+    /// Whether this process goes before all ordinary ones, as under `chrt -r 1`.
+    pub first: bool,
     /// Peers and their versions.
     pub peers: Vec<(&'static str, &'static str)>,
 }
@@ -39,6 +41,7 @@ impl Machine {
             rustc: say("rustc", &["--version"]),
             commit: commit(),
             load: calm::load(),
+            first: calm::goes_first(),
             peers: versions().collect(),
         }
     }
@@ -46,9 +49,10 @@ impl Machine {
     /// One sentence about other programs, if there are any.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        let load = self.load.filter(|load| *load > 0.5)?;
+        let load = self.load.filter(|load| *load > 0.5 && !self.first)?;
         Some(format!(
-            "Other programs are running (load {load:.1} on {} cores): trust ratios, not nanoseconds.",
+            "Other programs are running (load {load:.1} on {} cores): trust ratios, not nanoseconds. To go before them, \
+             start this under `chrt -r 1`.",
             self.cores
         ))
     }

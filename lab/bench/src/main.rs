@@ -13,7 +13,7 @@ use clap::Parser;
 /// rotation: on a noisy machine those hold while nanoseconds do not. Batches during which the process had to wait for a
 /// processor are left out. A row is measured by several processes, one after another, since where code and data happen to
 /// lie favours one contender or the other; what is judged is the median over processes. Allocations are counted by a second
-/// program, which this one builds and starts.
+/// program, which this one builds and starts. On a busy machine start it under `chrt -r 1`, so that it goes before others.
 #[derive(Debug, Parser)]
 #[command(name = "bench", after_help = EXAMPLES, max_term_width = 100)]
 struct Args {

@@ -231,7 +231,10 @@ impl Measured {
     }
 }
 
-/// Those marked as calm, or all if these are fewer than one in twenty; and whether it is those.
+/// How many calm batches tell more than many disturbed ones.
+const ENOUGH: usize = 5;
+
+/// Those marked as calm, or all if these are too few; and whether it is those.
 fn choose<T: Copy>(marked: impl Iterator<Item = (T, bool)>) -> (Vec<T>, bool) {
     let all: Vec<(T, bool)> = marked.collect();
     let calm: Vec<T> = all
@@ -239,7 +242,7 @@ fn choose<T: Copy>(marked: impl Iterator<Item = (T, bool)>) -> (Vec<T>, bool) {
         .filter(|(_, calm)| *calm)
         .map(|(of, _)| *of)
         .collect();
-    if !calm.is_empty() && calm.len() * 20 >= all.len() {
+    if calm.len() >= ENOUGH.min(all.len()) {
         return (calm, true);
     }
     (all.into_iter().map(|(of, _)| of).collect(), false)

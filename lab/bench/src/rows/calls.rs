@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -97,6 +98,16 @@ pub(super) fn one_budget() -> Vec<Contender<'static>> {
         calls!("bursar Operation::call", |i| typed.call(i)),
         of_tower("tower limit + retry", tower(8)),
         of_tower("tower-resilience", resilience(8)),
+        Contender::new("one unit taken and given, for scale", |n| {
+            let free = AtomicI64::new(8);
+            for _ in 0..n {
+                let before = free.load(Ordering::Relaxed);
+                let (taken, acquire) = (before - 1, Ordering::Acquire);
+                let taken = free.compare_exchange(before, taken, acquire, Ordering::Relaxed);
+                black_box(taken.is_ok());
+                free.fetch_add(1, Ordering::Release);
+            }
+        }),
     ]
 }
 

@@ -144,7 +144,7 @@ pub const ROWS: &[Spec] = &[
     Spec {
         id: "mixed-looping",
         title: "the same without a turn between calls: what the cooperation budget does",
-        kind: Kind::Load(mixed::looping, |pace| pace.tasks(128)),
+        kind: Kind::Load(mixed::looping, |pace| pace.tasks(512)),
         targets: &[],
     },
     Spec {

@@ -7,8 +7,8 @@
 //! One more task does nothing but take turns; the longest it stood ready without being polled is what others wait.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bursar::{Contract, Policy};
@@ -56,19 +56,14 @@ impl Handled {
     }
 }
 
-/// Customers' names: fewer than tasks, so that some calls meet.
+/// Customers: so many that calls of the same one meet now and then.
 fn key(k: u32) -> &'static str {
-    const KEYS: [&str; 8] = [
-        "customer-00",
-        "customer-01",
-        "customer-02",
-        "customer-03",
-        "customer-04",
-        "customer-05",
-        "customer-06",
-        "customer-07",
-    ];
-    KEYS[(k.wrapping_mul(0x9e37_79b9) >> 29) as usize]
+    static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        (0..256)
+            .map(|which| format!("customer-{which:03}"))
+            .collect()
+    });
+    &KEYS[(k.wrapping_mul(0x9e37_79b9) >> 24) as usize]
 }
 
 #[derive(Clone, Copy)]
