@@ -6,7 +6,7 @@
 //! 2. A batch is short (a fraction of a scheduler's slice), so that most are not interrupted, and long enough for the
 //!    two clock reads around it to vanish.
 //! 3. Ratios are taken within a rotation; their median is what a target is held against.
-//! 4. Only calm batches count ([`calm`](crate::calm)), unless too few were calm; a row then says so.
+//! 4. Only calm batches count ([`crate::calm`]), unless too few were calm; a row then says so.
 
 use std::time::{Duration, Instant};
 
