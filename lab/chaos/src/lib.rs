@@ -1,7 +1,7 @@
 //! The runtime under load and disturbance.
 //!
 //! Built as usual, rounds on real threads and a multi-thread tokio ([`rounds`]). Built under `--cfg bursar_shuttle`, without
-//! tokio, scenarios whose every interleaving is chosen by shuttle ([`schedules`]). Both use the same ledger.
+//! tokio, scenarios whose every interleaving is chosen by shuttle (`schedules`). Both use the same ledger.
 
 #![forbid(unsafe_code)]
 
