@@ -369,20 +369,19 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// Ends a call that did not come to execute, counting it as admitted if that was not done yet. False if the gate
     /// turns out to be closed: then it is counted as refused there.
     fn give_up(&mut self, overload: bool) -> bool {
-        let counters = Arc::clone(&self.plan.counters);
         // Nothing shows such a call to a drain, so that it passes through the lobby to be counted.
         if self.counted == Counted::Nothing && self.bare() && !self.enter_lobby() {
-            counters.refused();
+            self.plan.counters.refused();
             self.stage = Stage::Over;
             self.end_wait();
             return false;
         }
         if self.counted == Counted::Nothing {
-            counters.queued();
+            self.plan.counters.queued();
             self.counted = Counted::Queued;
         }
         if overload && self.counted != Counted::Started {
-            counters.overloaded();
+            self.plan.counters.overloaded();
         }
         self.end_early();
         true
