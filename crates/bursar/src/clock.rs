@@ -65,8 +65,9 @@ impl ClockHandle {
 #[cfg(feature = "tokio")]
 #[expect(clippy::disallowed_methods, reason = "the one place that arms a timer")]
 fn tokio_sleep_until(deadline: Instant) -> Timer {
-    // Tokio rounds up, and must have room to.
-    let deadline = deadline.min(tokio_now() + FAR);
+    // Tokio rounds up, and must have room to. Kept, since reading the clock for it costs more than the rest.
+    static FARTHEST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let deadline = deadline.min(*FARTHEST.get_or_init(|| tokio_now() + FAR));
     Box::pin(tokio::time::sleep_until(deadline.into()))
 }
 
