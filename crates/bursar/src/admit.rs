@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::bounds::Bounds;
 use crate::call::{Denied, Holding};
-use crate::clock::{Alarm, ClockHandle};
+use crate::clock::{Alarm, ClockHandle, earlier};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy, Refusal};
 use crate::key::Key;
-use crate::record::{earlier, passed};
+use crate::record::passed;
 
 /// Waits until the call holds everything it needs, within the caller's bounds.
 ///

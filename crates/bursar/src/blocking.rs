@@ -18,13 +18,13 @@ use crate::attempt::Attempt;
 use crate::bounds::{Bounds, Unbounded};
 use crate::call::Holding;
 use crate::chain::{Frame, Link};
-use crate::clock::Alarm;
+use crate::clock::{Alarm, earlier};
 use crate::contract::{Call, Contract, Stated};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy, Refusal, Site};
 use crate::key::Key;
 use crate::outcome::Failure;
-use crate::record::{Record, earlier, gone, passed};
+use crate::record::{Record, gone, judge};
 use crate::retry::Next;
 
 type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
@@ -303,15 +303,10 @@ where
                 record.attempts += 1;
                 match answer {
                     Ok(Err(failure)) => {
-                        if passed(plan, bounds.deadline()) {
-                            let by = Some(EndedBy::CallerDeadline);
-                            return Err(record.error(plan, by, None, failure));
+                        let (failure, cut) = judge(failure, plan, deadline, bounds.deadline());
+                        if cut.is_some() {
+                            return Err(record.error(plan, cut, None, failure));
                         }
-                        let failure = if passed(plan, deadline) {
-                            failure.after_deadline()
-                        } else {
-                            failure
-                        };
                         work = back;
                         let next = record.next(plan, &failure);
                         if let Err(kept) = between(next, &mut work.holding, &mut bounds).await {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-use crate::clock::ClockHandle;
+use crate::clock::{ClockHandle, earlier};
 
 /// A caller's bounds, as the path of a call asks for them. A call without bounds pays nothing for them.
 pub(crate) trait Bounds {
@@ -90,10 +90,7 @@ impl Bounds for &mut Bounded<'_> {
             return;
         }
         let within = self.within.and_then(|within| clock.after(within));
-        self.deadline = match (within, self.until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        self.deadline = earlier(within, self.until);
     }
 
     #[inline]

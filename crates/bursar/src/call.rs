@@ -120,8 +120,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
     }
 
-    /// The short way of a call that finds everything free, for its first poll alone. When it is false nothing is lost: [`poll`](Self::poll) goes
-    /// on from here.
+    /// The short way of a call that finds everything free, for its first poll alone. When it is false nothing is lost:
+    /// [`poll`](Self::poll) goes on from here.
     #[inline(always)]
     pub(crate) fn take_now(&mut self, key: &Key) -> bool {
         if self.counted != Counted::Nothing {
@@ -175,8 +175,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             // Back from a pause: a budget is its home again.
             self.leave_lobby();
         }
-        let homeless = self.bare();
-        if homeless && !self.enter_lobby() {
+        if self.bare() && !self.enter_lobby() {
             return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
         }
         self.start();
@@ -187,21 +186,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         let plan = &*self.plan;
         let engine = &plan.engine;
         let nested = || chain::inside(engine.id());
-        if !plan.reject && !reserve_wait(plan, &mut self.waiting) {
-            // Full of waiters: refused if the key is held, which the table must say.
-            return match engine
-                .keys
-                .ask(plan.key_space, key, &mut self.key, nested, || None)
-            {
-                Asked::Held => {
-                    self.note_if_late();
-                    Poll::Ready(Ok(()))
-                }
-                Asked::Refused(usage) => Poll::Ready(Err(self.overloaded(Site::Key(usage)))),
-                _ => Poll::Ready(Err(Denied::Stopping(self.turn_away()))),
-            };
-        }
-        let waker = (!plan.reject).then(|| cx.waker().clone());
+        let may_wait = !plan.reject && reserve_wait(plan, &mut self.waiting);
+        let waker = may_wait.then(|| cx.waker().clone());
         let asked = engine
             .keys
             .ask(plan.key_space, key, &mut self.key, nested, || {
@@ -243,11 +229,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 Err(NotTaken::Stopping) => {
                     return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
                 }
-                Err(NotTaken::MustWait) if self.plan.reject => {
-                    let site = self.budget_site();
-                    return Poll::Ready(Err(self.overloaded(site)));
-                }
-                Err(NotTaken::MustWait) if !reserve_wait(&self.plan, &mut self.waiting) => {
+                Err(NotTaken::MustWait)
+                    if self.plan.reject || !reserve_wait(&self.plan, &mut self.waiting) =>
+                {
                     let site = self.budget_site();
                     return Poll::Ready(Err(self.overloaded(site)));
                 }

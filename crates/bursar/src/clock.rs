@@ -91,6 +91,15 @@ impl fmt::Debug for ClockHandle {
     }
 }
 
+/// The earlier of two moments, either of which may be missing.
+#[inline]
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// A timer made when first needed and made anew when its moment changes.
 pub(crate) struct Alarm {
     armed: Option<(Instant, Timer)>,

@@ -250,24 +250,7 @@ impl<'c> Call<'c> {
         F: FnMut(&'a Attempt) -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        let Self {
-            plan,
-            key,
-            bounds,
-            effect,
-            attempt,
-        } = self;
-        let attempt: &'a Attempt = attempt;
-        let record = Record::new(*effect, attempt.idempotency_key.is_some());
-        Drive::new(
-            plan,
-            &*key,
-            bounds.anew(),
-            attempt,
-            Release,
-            record,
-            handler,
-        )
+        self.drive(Release, handler)
     }
 
     /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
@@ -286,17 +269,8 @@ impl<'c> Call<'c> {
         F: FnMut(&'a Attempt) -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        let Self {
-            plan,
-            key,
-            bounds,
-            effect,
-            attempt,
-        } = self;
-        let attempt: &'a Attempt = attempt;
-        let record = Record::new(*effect, attempt.idempotency_key.is_some());
-        let keep = Keep(plan);
-        let call = Drive::new(plan, &*key, bounds.anew(), attempt, keep, record, handler);
+        let keep = Keep(self.plan);
+        let call = self.drive(keep, handler);
         async move {
             call.await
                 .map(|(value, holding)| (value, Permit::new(holding)))
@@ -314,6 +288,25 @@ impl<'c> Call<'c> {
         let mut holding = Holding::new(&**self.plan);
         admit(&mut holding, &mut self.bounds.anew(), &self.key).await?;
         Ok(Permit::new(holding.promote(Arc::clone(self.plan))))
+    }
+
+    #[inline]
+    fn drive<'a, D, F, Fut, E>(
+        &'a mut self,
+        deliver: D,
+        handler: F,
+    ) -> Drive<'a, &'a Key, &'a mut Bounded<'c>, &'a Attempt, D, F, Fut, E> {
+        let Self {
+            plan,
+            key,
+            bounds,
+            effect,
+            attempt,
+        } = self;
+        let attempt: &'a Attempt = attempt;
+        let record = Record::new(*effect, attempt.idempotency_key.is_some());
+        let bounds = bounds.anew();
+        Drive::new(plan, &*key, bounds, attempt, deliver, record, handler)
     }
 
     #[cfg(feature = "tokio")]

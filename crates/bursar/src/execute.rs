@@ -18,22 +18,21 @@ use crate::attempt::Lend;
 use crate::bounds::Bounds;
 use crate::call::Holding;
 use crate::chain;
-use crate::clock::Alarm;
+use crate::clock::{Alarm, earlier};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy};
 use crate::key::Key;
 use crate::outcome::Failure;
-use crate::record::{Record, earlier, gone, passed};
+use crate::record::{Record, gone, judge};
 use crate::retry::Next;
 pub(crate) use forms::{Deliver, Keep, Keyless, MaybeKey, Release};
 
 /// How one attempt ended.
 enum End<T, E> {
     Done(T),
-    /// In the handler's own words.
-    Failed(Failure<E>),
-    /// Cut off; the failure is what the handler answered in its last poll, or says that it did not.
-    Cut(EndedBy, Failure<E>),
+    /// In the handler's own words, or cut off by something; then the failure is what the handler answered in its last
+    /// poll, or says that it did not.
+    Failed(Failure<E>, Option<EndedBy>),
 }
 
 /// Where a call stands between two polls. What goes with it lies in [`Parked`]: replacing a stage with fields would
@@ -175,7 +174,9 @@ where
             match polled {
                 Poll::Ready(Ok(value)) => End::Done(value),
                 Poll::Ready(Err(failure)) => {
-                    judge(failure, plan, *this.deadline, this.bounds.deadline())
+                    let callers = this.bounds.deadline();
+                    let (failure, cut) = judge(failure, plan, *this.deadline, callers);
+                    End::Failed(failure, cut)
                 }
                 Poll::Pending => {
                     let callers = this.bounds.deadline();
@@ -201,8 +202,7 @@ where
                 *work.stage = Stage::Over;
                 return Poll::Ready(Ok(this.deliver.deliver(work.holding, value)));
             }
-            End::Failed(failure) => (failure, None),
-            End::Cut(by, failure) => (failure, Some(by)),
+            End::Failed(failure, cut) => (failure, cut),
         };
         match failed(
             work.holding,
@@ -425,7 +425,10 @@ where
         };
         ready!(alarm.poll(&plan.engine.clock, at, cx));
         if *in_grace && Some(at) != callers {
-            return Poll::Ready(End::Cut(EndedBy::AttemptTimeout, Failure::cut_off()));
+            return Poll::Ready(End::Failed(
+                Failure::cut_off(),
+                Some(EndedBy::AttemptTimeout),
+            ));
         }
         lend.cancel();
         let last = work.poll(cx);
@@ -435,11 +438,15 @@ where
         match last {
             Poll::Ready(Ok(value)) => return Poll::Ready(End::Done(value)),
             Poll::Ready(Err(failure)) => {
-                return Poll::Ready(judge(failure, plan, deadline, callers));
+                let (failure, cut) = judge(failure, plan, deadline, callers);
+                return Poll::Ready(End::Failed(failure, cut));
             }
             Poll::Pending if plan.grace.is_some() => *in_grace = true,
             Poll::Pending => {
-                return Poll::Ready(End::Cut(EndedBy::AttemptTimeout, Failure::cut_off()));
+                return Poll::Ready(End::Failed(
+                    Failure::cut_off(),
+                    Some(EndedBy::AttemptTimeout),
+                ));
             }
         }
     }
@@ -449,24 +456,7 @@ where
 fn cut_by_caller<T, E>(by: EndedBy, last: Poll<Result<T, Failure<E>>>) -> End<T, E> {
     match last {
         Poll::Ready(Ok(value)) => End::Done(value),
-        Poll::Ready(Err(failure)) => End::Cut(by, failure),
-        Poll::Pending => End::Cut(by, Failure::cut_off()),
+        Poll::Ready(Err(failure)) => End::Failed(failure, Some(by)),
+        Poll::Pending => End::Failed(Failure::cut_off(), Some(by)),
     }
-}
-
-/// An error that came when time was up: past the caller's deadline the call is cut, past the attempt's own an
-/// unclassified one is uncertain.
-fn judge<T, E>(
-    failure: Failure<E>,
-    plan: &Plan,
-    own: Option<Instant>,
-    callers: Option<Instant>,
-) -> End<T, E> {
-    if passed(plan, callers) {
-        return End::Cut(EndedBy::CallerDeadline, failure);
-    }
-    if !failure.is_classified() && passed(plan, own) {
-        return End::Failed(failure.after_deadline());
-    }
-    End::Failed(failure)
 }

@@ -91,6 +91,23 @@ fn effect_of(declared: Option<Effect>, stated: Option<Effect>) -> Effect {
     }
 }
 
+/// An error in the light of the time it came at, with what cut the attempt off: past the caller's deadline that did;
+/// past the attempt's own an unclassified error is uncertain.
+pub(crate) fn judge<E>(
+    failure: Failure<E>,
+    plan: &Plan,
+    own: Option<Instant>,
+    callers: Option<Instant>,
+) -> (Failure<E>, Option<EndedBy>) {
+    if passed(plan, callers) {
+        return (failure, Some(EndedBy::CallerDeadline));
+    }
+    if !failure.is_classified() && passed(plan, own) {
+        return (failure.after_deadline(), None);
+    }
+    (failure, None)
+}
+
 /// Whether the caller's bounds forbid another attempt.
 pub(crate) fn gone<B: Bounds>(
     plan: &Plan,
@@ -105,11 +122,4 @@ pub(crate) fn gone<B: Bounds>(
 
 pub(crate) fn passed(plan: &Plan, deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|at| plan.engine.clock.now() >= at)
-}
-
-pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
 }
