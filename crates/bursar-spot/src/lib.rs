@@ -1,0 +1,11 @@
+//! Turn-based execution for Bursar.
+//!
+//! A *Spot* owns state and one gate. A *turn* is one piece of work that holds the gate, so that two turns never run at
+//! once. What a turn awaits it awaits with the gate held, unless it yields.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod kind;
+
+pub use kind::{Instance, Kind, PerActor, SharedGate, SpotWide};
