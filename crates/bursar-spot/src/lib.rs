@@ -7,5 +7,15 @@
 #![warn(missing_docs)]
 
 mod kind;
+mod pool;
+#[cfg_attr(not(test), expect(dead_code, reason = "timers follow the gate"))]
+mod schedule;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "a host that makes workers follows")
+)]
+mod worker;
 
 pub use kind::{Instance, Kind, PerActor, SharedGate, SpotWide};
+pub use schedule::{Overrun, Schedule, Tick};
+pub use worker::{Cancellation, Work, WorkError, Workers};
