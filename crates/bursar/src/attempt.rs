@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -12,6 +12,11 @@ use slab::Slab;
 
 use crate::clock::ClockHandle;
 use crate::wake::WakeList;
+
+/// The attempt is to stop.
+const STOP: u8 = 1;
+/// No other attempt follows it.
+const LAST: u8 = 2;
 
 /// One run of a handler inside a call, as the handler sees it.
 ///
@@ -23,7 +28,8 @@ pub struct Attempt {
     /// Nanoseconds from the epoch; `u64::MAX` for none.
     deadline: AtomicU64,
     number: AtomicU32,
-    cancelled: AtomicBool,
+    /// [`STOP`] and [`LAST`].
+    flags: AtomicU8,
     /// Stated by the call, the same for each attempt.
     pub(crate) idempotency_key: Option<Arc<str>>,
     /// Who waits for the cancellation. A leaf lock; wakers are woken and dropped after it.
@@ -37,7 +43,7 @@ impl Attempt {
             epoch,
             deadline: AtomicU64::new(u64::MAX),
             number: AtomicU32::new(0),
-            cancelled: AtomicBool::new(false),
+            flags: AtomicU8::new(0),
             idempotency_key: None,
             wakers: Mutex::new(Slab::new()),
         }
@@ -76,7 +82,7 @@ impl Attempt {
     /// Whether the attempt is to stop: its deadline has passed, or the caller has left.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
+        self.flags.load(Ordering::Acquire) & STOP != 0
     }
 
     /// Completes when the attempt is to stop.
@@ -90,20 +96,51 @@ impl Attempt {
         }
     }
 
+    /// No other attempt follows this one, whatever the policy says and however this one ends: its input is spent, a
+    /// body that was streamed, say.
+    ///
+    /// ```
+    /// use bursar::{Classify, Policy, Retry, Runtime};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().resource("uplink", 4).build()?;
+    /// let policy = Policy::idempotent().claim("uplink", 1).retry(Retry::up_to(3).on_transient());
+    /// let upload = runtime.contract("upload", policy)?;
+    ///
+    /// let mut call = upload.with();
+    /// let result = call
+    ///     .run(|attempt| {
+    ///         attempt.forbid_retry();
+    ///         async { Err::<(), _>("connection refused").transient() }
+    ///     })
+    ///     .await;
+    /// assert_eq!(result.unwrap_err().attempts(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forbid_retry(&self) {
+        self.flags.fetch_or(LAST, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_last(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & LAST != 0
+    }
+
     pub(crate) fn begin(&self, number: u32, deadline: Option<Instant>) {
         let nanos = deadline.map_or(u64::MAX, |deadline| {
             let nanos = deadline.saturating_duration_since(self.epoch).as_nanos();
             u64::try_from(nanos).unwrap_or(u64::MAX)
         });
         self.deadline.store(nanos, Ordering::Relaxed);
-        self.cancelled.store(false, Ordering::Relaxed);
+        self.flags.store(0, Ordering::Relaxed);
         self.number.store(number, Ordering::Relaxed);
     }
 
     /// Sets the flag, then wakes who waits for it.
     pub(crate) fn cancel(&self) {
         // Release: a handler on another thread that sees the flag sees what led to it.
-        self.cancelled.store(true, Ordering::Release);
+        self.flags.fetch_or(STOP, Ordering::Release);
         let mut wakes = WakeList::new();
         let mut wakers = self.wakers();
         for (_, waker) in wakers.iter_mut() {
@@ -178,11 +215,15 @@ impl Drop for Cancelled<'_> {
 pub(crate) trait Lend {
     fn begin(&self, number: u32, deadline: Option<Instant>);
     fn cancel(&self);
+    fn is_last(&self) -> bool;
 }
 
 impl Lend for () {
     fn begin(&self, _: u32, _: Option<Instant>) {}
     fn cancel(&self) {}
+    fn is_last(&self) -> bool {
+        false
+    }
 }
 
 impl Lend for &Attempt {
@@ -192,5 +233,9 @@ impl Lend for &Attempt {
 
     fn cancel(&self) {
         Attempt::cancel(self);
+    }
+
+    fn is_last(&self) -> bool {
+        Attempt::is_last(self)
     }
 }

@@ -308,7 +308,7 @@ where
                             return Err(record.error(plan, cut, None, failure));
                         }
                         work = back;
-                        let next = record.next(plan, &failure);
+                        let next = record.next(plan, &failure, job.attempt.is_last());
                         if let Err(kept) = between(next, &mut work.holding, &mut bounds).await {
                             // Units and key are back when the error is seen.
                             drop(work);

@@ -198,10 +198,10 @@ impl<'c> Call<'c> {
         self
     }
 
-    /// Bounds the whole call by a moment of the runtime's clock. Stated together with [`within`](Self::within), the
-    /// earlier one counts.
-    pub fn deadline(mut self, deadline: Instant) -> Self {
-        self.bounds.until = Some(deadline);
+    /// Bounds the whole call by a moment of the runtime's clock; `None` bounds nothing. Stated together with
+    /// [`within`](Self::within), the earlier one counts.
+    pub fn deadline(mut self, deadline: impl Into<Option<Instant>>) -> Self {
+        self.bounds.until = deadline.into();
         self
     }
 

@@ -1,5 +1,7 @@
 //! How a call failed ([`CallError`]), with the evidence.
 
+mod change;
+
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;

@@ -210,6 +210,7 @@ where
             this.bounds.deadline(),
             cut,
             failure,
+            this.lend.is_last(),
             cx,
         ) {
             Ok(error) => {
@@ -378,6 +379,7 @@ fn failed<E>(
     callers: Option<Instant>,
     cut: Option<EndedBy>,
     failure: Failure<E>,
+    last: bool,
     cx: &Context<'_>,
 ) -> Result<CallError<E>, Parked<E>> {
     let plan = holding.plan_ref();
@@ -385,7 +387,7 @@ fn failed<E>(
     let next = if left {
         Next::Nothing
     } else {
-        record.next(plan, &failure)
+        record.next(plan, &failure, last)
     };
     let kept = match next {
         Next::Nothing => None,

@@ -409,8 +409,8 @@ where
     }
 
     /// Bounds the whole call by a moment; see [`Call::deadline`](crate::Call::deadline).
-    pub fn deadline(mut self, deadline: Instant) -> Self {
-        self.bounds.until = Some(deadline);
+    pub fn deadline(mut self, deadline: impl Into<Option<Instant>>) -> Self {
+        self.bounds.until = deadline.into();
         self
     }
 

@@ -176,6 +176,19 @@ impl<E> Failure<E> {
     }
 }
 
+impl<E> Failure<E> {
+    pub(crate) fn try_map<F, T>(
+        self,
+        change: impl FnOnce(E) -> Result<F, T>,
+    ) -> Result<Failure<F>, T> {
+        Ok(Failure {
+            verdict: self.verdict,
+            pushback: self.pushback,
+            error: self.error.map(change).transpose()?,
+        })
+    }
+}
+
 impl<E: fmt::Debug> fmt::Debug for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Failure")

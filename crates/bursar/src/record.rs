@@ -32,9 +32,12 @@ impl Record {
         }
     }
 
-    /// What follows an attempt that failed so.
-    pub(crate) fn next<E>(&mut self, plan: &Plan, failure: &Failure<E>) -> Next {
+    /// What follows an attempt that failed so. `last`: the handler has said that nothing can.
+    pub(crate) fn next<E>(&mut self, plan: &Plan, failure: &Failure<E>, last: bool) -> Next {
         self.uncertain |= failure.outcome() == Outcome::Uncertain;
+        if last {
+            return Next::Nothing;
+        }
         let made = Made {
             effect: effect_of(plan.effect, self.stated),
             keyed: self.keyed,
