@@ -321,6 +321,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.stage = Stage::Over;
             self.end_wait();
         } else {
+            self.plan.counters.withdrawn();
             let _admitted = self.give_up(false);
         }
         self.refusal(Site::Nowhere)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 /// Completes at a moment of its clock. Made by [`Clock::sleep_until`].
@@ -121,7 +121,10 @@ impl Alarm {
             Some((at, timer)) if *at == moment => timer,
             armed => &mut armed.insert((moment, clock.sleep_until(moment))).1,
         };
-        timer.as_mut().poll(cx)
+        ready!(timer.as_mut().poll(cx));
+        // What has completed must not be polled again, and its moment may be asked for again.
+        self.armed = None;
+        Poll::Ready(())
     }
 }
 

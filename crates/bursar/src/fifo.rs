@@ -152,8 +152,8 @@ impl Slots {
             let waiter = self.at(index);
             let after = waiter.after;
             if !waiter.nested {
-                waiter.counters.withdrawn();
                 if waiter.bare {
+                    waiter.counters.withdrawn();
                     waiter.counters.finished();
                 }
                 if let Some(waker) = self.unlink(list, index, State::Stopped) {
@@ -180,8 +180,12 @@ impl Slots {
             self.detach(list, slot.0);
         }
         let mut waiter = self.0.remove(slot.0 as usize);
-        if leaving && waiter.bare && waiter.state != State::Stopped {
-            waiter.counters.finished();
+        match waiter.state {
+            // One that holds something ends now, not when it was withdrawn.
+            State::Stopped if !waiter.bare => waiter.counters.withdrawn(),
+            State::Stopped => {}
+            _ if leaving && waiter.bare => waiter.counters.finished(),
+            _ => {}
         }
         if self.0.is_empty() && self.0.capacity() > KEEP {
             self.0 = Slab::new();

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bursar::{
-    Backoff, CallError, Classify, Contract, ContractError, EndedBy, Failure, ManualClock, Outcome,
-    Policy, Retry, Runtime,
+    Backoff, CallError, Classify, Clock, Contract, ContractError, EndedBy, Failure, ManualClock,
+    Outcome, Policy, Retry, Runtime, Timer,
 };
 use common::{Answer, Error, Script, assert_idle, counts, in_use, ms, runtime, waiting};
 use tokio_test::task::spawn;
@@ -362,5 +362,33 @@ async fn c10_a_blocking_handler_pauses_too() {
     clock.advance(ms(500));
     assert_eq!(pauses.await.unwrap().unwrap(), 7);
     assert_eq!(attempts.load(Ordering::Relaxed), 2);
+    assert_idle(&runtime);
+}
+
+/// A timer is a future like any other: an async block, say, which must not be polled once it has completed.
+#[test]
+fn c10_a_timer_that_has_completed_is_not_polled_again() {
+    struct Immediate(std::time::Instant);
+    impl Clock for Immediate {
+        fn now(&self) -> std::time::Instant {
+            self.0
+        }
+
+        fn sleep_until(&self, _: std::time::Instant) -> Timer {
+            Box::pin(async {})
+        }
+    }
+    let clock = Immediate(ManualClock::new().now());
+    let builder = Runtime::builder().resource("db", 1).clock(clock);
+    let runtime = builder.build().unwrap();
+    let policy = Policy::pure().claim("db", 1).retry(retry(3));
+    let contract = runtime.contract("work", policy).unwrap();
+    let script = Script::new();
+    script.say(Err(Failure::transient("again")));
+    script.say(Ok(7));
+    let mut call = spawn(contract.run(|| script.answer()));
+    assert_pending!(call.poll());
+    assert!(call.is_woken(), "the pause was over at once");
+    assert_eq!(assert_ready_ok!(call.poll()), 7);
     assert_idle(&runtime);
 }

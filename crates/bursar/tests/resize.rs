@@ -268,3 +268,47 @@ fn d5_a_drain_reports_what_ended_was_withdrawn_and_still_runs() {
     );
     drop((waits, other));
 }
+
+/// A withdrawn call that holds something still runs, until it has seen it.
+#[test]
+fn d5_a_call_is_withdrawn_when_it_has_ended_and_not_before() {
+    let (runtime, clock) = runtime(&[("a", 2), ("b", 1)]);
+    let both = Policy::pure().claim("a", 1).claim("b", 1);
+    let both = runtime.contract("both", both).unwrap();
+
+    let first = assert_ready_ok!(spawn(both.admit()).poll());
+    let mut holds = spawn(both.admit());
+    assert_pending!(holds.poll());
+    let mut bounded = spawn(runtime.shutdown_within(ms(10)));
+    assert_pending!(bounded.poll());
+    drop(first);
+    clock.advance(ms(10));
+    let of = |report: &bursar::DrainReport, at: usize| {
+        let of = &report.operations[at];
+        (of.ended, of.withdrawn, of.running)
+    };
+    let ShutdownError::StillRunning(report) = assert_ready_err!(bounded.poll()) else {
+        panic!("asked for from outside");
+    };
+    assert_eq!(of(&report, 0), (1, 0, 1), "it holds a unit of \"a\"");
+    assert!(assert_ready_err!(holds.poll()).is_stopping());
+    let report = assert_ready_ok!(spawn(runtime.shutdown()).poll());
+    assert_eq!(of(&report, 0), (1, 1, 0));
+}
+
+#[test]
+fn d5_a_call_granted_in_part_and_turned_away_from_the_rest_was_withdrawn() {
+    let (runtime, _clock) = runtime(&[("a", 1), ("b", 1)]);
+    let both = Policy::pure().claim("a", 1).claim("b", 1);
+    let both = runtime.contract("both", both).unwrap();
+    let first = assert_ready_ok!(spawn(both.admit()).poll());
+    let mut granted = spawn(both.admit());
+    assert_pending!(granted.poll());
+    drop(first);
+    let mut drain = spawn(runtime.shutdown());
+    assert_pending!(drain.poll());
+    assert!(assert_ready_err!(granted.poll()).is_stopping());
+    let report = assert_ready_ok!(drain.poll());
+    let of = &report.operations[0];
+    assert_eq!((of.ended, of.withdrawn, of.running), (0, 1, 0));
+}
