@@ -6,7 +6,7 @@
 use bursar::Effect;
 
 use crate::model::Model;
-use crate::scenario::{Config, Form, Id, Move, Op, Spec, Step, Via, Word};
+use crate::scenario::{Config, Form, Id, Move, Op, Retries, Spec, Step, Via, Word};
 
 /// Where choices come from.
 pub trait Choices {
@@ -74,7 +74,7 @@ pub fn scenario(choices: &mut impl Choices) -> Scenario {
         return Scenario {
             config: Config {
                 budgets: vec![1],
-                operations: Vec::new(),
+                ..Config::default()
             },
             steps: Vec::new(),
         };
@@ -145,16 +145,28 @@ impl<C: Choices> Generator<'_, C> {
         let budgets: Vec<u32> = (0..self.below(3)? + 1)
             .map(|_| Some(self.below(4)? + 1))
             .collect::<Option<_>>()?;
+        let groups: Vec<Retries> = (0..self.below(4)?.saturating_sub(1))
+            .map(|_| self.retries())
+            .collect::<Option<_>>()?;
         let operations = (0..self.below(4)? + 1)
-            .map(|_| self.op(&budgets))
+            .map(|_| self.op(&budgets, groups.len()))
             .collect::<Option<_>>()?;
         Some(Config {
             budgets,
             operations,
+            retries: self.maybe(25, Self::retries)?,
+            groups,
         })
     }
 
-    fn op(&mut self, budgets: &[u32]) -> Option<Op> {
+    fn retries(&mut self) -> Option<Retries> {
+        Some(Retries {
+            burst: self.below(3)?,
+            percent: self.pick(&[0, 10, 50, 100, 150])?,
+        })
+    }
+
+    fn op(&mut self, budgets: &[u32], groups: usize) -> Option<Op> {
         let mut claims = Vec::new();
         for (at, capacity) in budgets.iter().enumerate() {
             if self.chance(65)? {
@@ -165,6 +177,10 @@ impl<C: Choices> Generator<'_, C> {
         }
         let effect = self.maybe(80, |of| of.pick(&EFFECTS))?;
         let timeout = self.maybe(40, Self::time)?;
+        let backoff = self.maybe(40, |of| {
+            let base = of.pick(&[1, 5, 10])?;
+            Some((base, base + of.pick(&[0, 5, 10, 30])?))
+        })?;
         Some(Op {
             claims,
             reject: self.chance(20)?,
@@ -177,9 +193,18 @@ impl<C: Choices> Generator<'_, C> {
                 None
             },
             timeout,
-            attempts: self.below(4)?,
+            attempts: self.below(5)?,
             on_transient: self.chance(60)?,
             on_uncertain: self.chance(60)? && effect != Some(Effect::NonIdempotent),
+            on_throttled: self.chance(60)? && backoff.is_some(),
+            if_keyed: self.chance(40)?,
+            backoff,
+            group: self
+                .maybe(40, |of| of.below(groups.max(1) as u32))?
+                .map(|at| at as usize)
+                .filter(|at| *at < groups),
+            max_wait: self.maybe(15, Self::time)?,
+            max_waiting: self.maybe(20, |of| of.below(3))?,
         })
     }
 
@@ -208,6 +233,9 @@ impl<C: Choices> Generator<'_, C> {
             spec.deadline = self.maybe(10, |of| Some(at + of.time()? - 5))?;
             spec.token = self.chance(20)?;
             spec.effect = self.maybe(30, |of| of.pick(&EFFECTS))?;
+            spec.idempotency_key = self
+                .maybe(30, |of| of.below(2))?
+                .map_or(0, |of| of as u8 + 1);
         }
         Some(spec)
     }
@@ -218,7 +246,8 @@ impl<C: Choices> Generator<'_, C> {
     }
 
     fn what(&mut self, config: &Config, model: &Model) -> Option<Move> {
-        Some(match self.below(20)? {
+        Some(match self.below(22)? {
+            20..=21 => Move::AnswerLater(self.pick(&WORDS)?, self.pick(&[0, 1, 5, 5, 10, 15])?),
             0..=9 => Move::Answer(self.pick(&WORDS)?),
             10..=11 => Move::AnswerWhenCancelled(self.pick(&WORDS)?),
             12 => Move::Panic,
@@ -233,7 +262,7 @@ impl<C: Choices> Generator<'_, C> {
         let roots = model.roots();
         let running = model.running();
         loop {
-            let step = match self.below(32)? {
+            let step = match self.below(33)? {
                 0..=7 if roots.len() < MOST_CALLS => {
                     Step::Call(self.id(), self.spec(config, model)?)
                 }
@@ -251,6 +280,10 @@ impl<C: Choices> Generator<'_, C> {
                 31 if self.draining || self.chance(15)? => {
                     self.draining = true;
                     Step::Drain(self.id(), self.maybe(50, Self::time)?)
+                }
+                32 => {
+                    let budget = self.below(config.budgets.len() as u32)?;
+                    Step::Resize(budget as usize, self.below(5)? + 1)
                 }
                 _ => continue,
             };

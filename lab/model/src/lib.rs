@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod draws;
 pub mod generate;
 pub mod model;
 pub mod real;

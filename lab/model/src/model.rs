@@ -1,19 +1,22 @@
 //! The contract as a sequential program: what docs/contract.md promises, and no more.
 //!
 //! It knows no waker, no lock and no future. A call is a row of plain fields, a queue is a list of ids, and each method
-//! follows the clauses named beside it: admission.rs, attempts.rs and drain.rs are the contract, script.rs is what is
-//! done to it. Where the contract leaves a choice open the comment says "open".
+//! follows the clauses named beside it: admission.rs, attempts.rs, retries.rs and drain.rs are the contract,
+//! script.rs is what is done to it. Where the contract leaves a choice open the comment says "open".
 
 mod admission;
 mod attempts;
 mod drain;
+mod retries;
 mod script;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bursar::{EndedBy, Outcome};
 
-use crate::scenario::{Answer, Config, Counts, Event, Failed, Id, Move, Op, Reading, Spec, Word};
+use crate::scenario::{
+    Answer, Config, Counts, Ends, Event, Failed, Id, Move, Op, Reading, Spec, Word,
+};
 
 /// A runtime, its calls and its drains.
 #[derive(Clone, Debug)]
@@ -27,11 +30,18 @@ pub struct Model {
     calls: BTreeMap<Id, Call>,
     drains: BTreeMap<Id, Drain>,
     counts: Vec<Counts>,
+    /// Of each operation, from the stop on (D5); `running` is not kept.
+    ends: Vec<Ends>,
+    /// What each retry budget has left, in hundredths of a retry; that of all operations together comes last.
+    left: Vec<u64>,
+    /// How many pauses have been drawn.
+    drawn: usize,
     events: Vec<Event>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Budget {
+    capacity: u32,
     in_use: u32,
     queue: VecDeque<Id>,
 }
@@ -54,6 +64,11 @@ struct Call {
     /// How many of the operation's claims are held.
     claims_held: usize,
     finished: bool,
+    /// Shutdown ended its wait.
+    withdrawn: bool,
+    /// Counted among the waiting calls of its operation, and until when it may wait (B10).
+    waiting: bool,
+    wait_until: Option<u64>,
     fired: bool,
     /// The caller's, from the first poll.
     deadline: Option<u64>,
@@ -69,6 +84,8 @@ struct Call {
     yielded: bool,
     /// Whether any attempt was (C1).
     uncertain: bool,
+    /// The last failure, while it pauses and queues for its units again (C10).
+    pausing: Option<Failure>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +100,8 @@ enum Stage {
     Running,
     /// One attempt failed and another follows after one turn of the executor (C4).
     Between(Failure),
+    /// One attempt failed and another follows after a pause, which ends then, or is ended by shutdown (C10).
+    Pausing(u64, Wait),
     /// Its permit is held.
     Permit,
     Over,
@@ -102,12 +121,15 @@ struct Failure {
     said: Option<Word>,
     outcome: Outcome,
     cut: Option<EndedBy>,
+    /// How long the handler said to wait.
+    pushback: Option<u64>,
 }
 
 /// What a handler's poll came to.
 enum Said {
     Nothing,
-    Word(Word),
+    /// With how long it is to be left alone.
+    Word(Word, Option<u64>),
     Panic,
 }
 
@@ -119,14 +141,22 @@ enum Polled {
 
 impl Model {
     pub fn new(config: Config) -> Self {
+        let budgets = config.budgets.iter().map(|capacity| Budget {
+            capacity: *capacity,
+            ..Budget::default()
+        });
+        let retries = config.groups.iter().chain(&config.retries);
         Self {
             now: 0,
             stopping: false,
-            budgets: vec![Budget::default(); config.budgets.len()],
+            budgets: budgets.collect(),
             keys: BTreeMap::new(),
             calls: BTreeMap::new(),
             drains: BTreeMap::new(),
             counts: vec![Counts::default(); config.operations.len()],
+            ends: vec![Ends::default(); config.operations.len()],
+            left: retries.map(|of| u64::from(of.burst) * 100).collect(),
+            drawn: 0,
             events: Vec::new(),
             config,
         }
@@ -138,7 +168,8 @@ impl Model {
 
     /// E1, and the state of budgets and keys.
     pub fn reading(&self) -> Reading {
-        let budgets = self.budgets.iter().map(|of| (of.in_use, of.queue.len()));
+        let budgets = self.budgets.iter();
+        let budgets = budgets.map(|of| (of.capacity, of.in_use, of.queue.len()));
         Reading {
             counts: self.counts.clone(),
             budgets: budgets.collect(),
@@ -148,7 +179,9 @@ impl Model {
 
     fn poll(&mut self, id: Id) -> Polled {
         match self.calls[&id].stage {
-            Stage::New | Stage::AtKey(_) | Stage::AtBudget(_) => self.admit(id),
+            Stage::New | Stage::AtKey(_) | Stage::AtBudget(_) | Stage::Pausing(..) => {
+                self.admit(id)
+            }
             Stage::Refused(error) => Polled::Ready(Answer::Error(error)),
             Stage::Running => self.run(id),
             Stage::Between(failure) => self.again(id, failure),
@@ -182,17 +215,9 @@ impl Call {
     fn waits(&self) -> bool {
         matches!(
             self.stage,
-            Stage::AtKey(Wait::Waiting) | Stage::AtBudget(Wait::Waiting)
+            Stage::AtKey(Wait::Waiting)
+                | Stage::AtBudget(Wait::Waiting)
+                | Stage::Pausing(_, Wait::Waiting)
         )
-    }
-}
-
-impl Polled {
-    /// Of what is known to be an error.
-    fn failed(self) -> Failed {
-        match self {
-            Self::Ready(Answer::Error(failed)) => failed,
-            _ => unreachable!("a refusal is an error"),
-        }
     }
 }

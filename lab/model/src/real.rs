@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use bursar::{Clock, DrainReport, ManualClock, Permit, Runtime, ShutdownError};
+use bursar::{Clock, DrainReport, ManualClock, Permit, RetryBudget, Runtime, ShutdownError};
 
-use self::caller::{Ended, at_of, budget_name, call, operation};
+use self::caller::{Ended, budget_name, call, operation};
 use self::puppet::{Scripted, Stage};
-use crate::scenario::{Config, Counts, Event, Id, Reading, Step};
+use crate::draws::SEED;
+use crate::scenario::{Config, Counts, Ends, Event, Id, Reading, Retries, Step};
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -54,9 +55,15 @@ impl Wake for Woken {
 impl Real {
     pub fn new(config: &Config) -> Self {
         let clock = ManualClock::new();
-        let mut builder = Runtime::builder().clock(clock.clone());
+        let mut builder = Runtime::builder().clock(clock.clone()).seed(SEED);
         for (at, capacity) in config.budgets.iter().enumerate() {
             builder = builder.resource(budget_name(at), *capacity);
+        }
+        if let Some(of) = config.retries {
+            builder = builder.retry_budget(retry_budget(of));
+        }
+        for (at, of) in config.groups.iter().enumerate() {
+            builder = builder.retry_group(budget_name(at), retry_budget(*of));
         }
         let runtime = builder.build().expect("the budgets are right");
         let operations = config.operations.iter().enumerate();
@@ -96,6 +103,11 @@ impl Real {
             Step::Drop(id) => drop(self.kept.remove(id)),
             Step::Tell(id, what) => self.stage.tell(*id, what.clone()),
             Step::Advance(by) => self.stage.clock.advance(Duration::from_millis(*by)),
+            Step::Resize(budget, capacity) => {
+                let resized = self.stage.runtime.resize(budget_name(*budget), *capacity);
+                let event = Event::Resized(*budget, resized.is_ok());
+                self.stage.script().events.push(event);
+            }
             Step::Fire(id) => self.stage.fire(*id),
         }
         std::mem::take(&mut self.stage.script().events)
@@ -109,11 +121,14 @@ impl Real {
             started: of.started,
             finished: of.finished,
             retried: of.retried,
+            denied: of.denied,
         });
         let budgets = stats.budgets.iter();
         Reading {
             counts: counts.collect(),
-            budgets: budgets.map(|of| (of.in_use, of.waiting as usize)).collect(),
+            budgets: budgets
+                .map(|of| (of.capacity, of.in_use, of.waiting as usize))
+                .collect(),
             keys: stats.keys,
         }
     }
@@ -148,7 +163,7 @@ impl Real {
                     return;
                 };
                 self.kept.remove(&id);
-                Event::Drained(id, ended.map(drop).map_err(still_running))
+                drained(id, ended)
             }
             What::Call(call) => {
                 match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut cx))) {
@@ -172,15 +187,23 @@ impl Real {
     }
 }
 
-fn still_running(error: ShutdownError) -> Vec<(usize, u64)> {
-    let ShutdownError::StillRunning(report) = error else {
+fn retry_budget(of: Retries) -> RetryBudget {
+    RetryBudget::new(of.burst).percent(of.percent)
+}
+
+fn drained(id: Id, ended: Result<DrainReport, ShutdownError>) -> Event {
+    let drained = ended.is_ok();
+    let report = match ended {
+        Ok(report) | Err(ShutdownError::StillRunning(report)) => report.operations,
         // No model says so of a drain awaited from outside.
-        return vec![(usize::MAX, 0)];
+        Err(_) => Vec::new(),
     };
-    let running = report.operations.iter().filter(|of| of.running > 0);
-    running
-        .map(|of| (at_of(&of.operation), of.running))
-        .collect()
+    let ends = report.iter().map(|of| Ends {
+        ended: of.ended,
+        withdrawn: of.withdrawn,
+        running: of.running,
+    });
+    Event::Drained(id, drained, ends.collect())
 }
 
 impl fmt::Debug for Real {

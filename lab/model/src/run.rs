@@ -1,13 +1,14 @@
 //! Steps the model and the real runtime through one scenario and compares them after every step; makes a failing
 //! scenario small.
 
+use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::generate::{self, Scenario};
 use crate::model::Model;
 use crate::real::Real;
-use crate::scenario::{Id, Step};
+use crate::scenario::{Config, Id, Step};
 
 /// Where the two part.
 #[derive(Clone, Debug)]
@@ -32,13 +33,14 @@ pub fn run(scenario: &Scenario) -> Result<(), Difference> {
     let mut at = None;
     let compared = catch_unwind(AssertUnwindSafe(|| compare(scenario, &mut at)));
     compared
-        .unwrap_or_else(|panic| {
-            let message = panic.downcast_ref::<String>().cloned();
-            let message =
-                message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            Err(format!("panicked: {}", message.unwrap_or_default()))
-        })
+        .unwrap_or_else(|panic| Err(format!("panicked: {}", said(&*panic))))
         .map_err(|what| Difference { step: at, what })
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<String>().cloned();
+    let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    message.unwrap_or_default()
 }
 
 fn compare(scenario: &Scenario, at: &mut Option<usize>) -> Result<(), String> {
@@ -55,7 +57,7 @@ fn compare(scenario: &Scenario, at: &mut Option<usize>) -> Result<(), String> {
     // Nothing is held, nobody waits, no timer is left, and a drain ends at its first poll.
     let reading = real.reading();
     let idle = reading.counts.iter().all(|of| of.admitted == of.finished)
-        && reading.budgets.iter().all(|of| *of == (0, 0))
+        && reading.budgets.iter().all(|of| (of.1, of.2) == (0, 0))
         && reading.keys == 0;
     if !idle || real.timers() != 0 {
         return Err(format!(
@@ -106,7 +108,18 @@ pub struct Finding {
 /// # Errors
 /// The seed's failure, made small.
 pub fn check(seed: u64) -> Result<(), Box<Finding>> {
-    let scenario = generate::seeded(seed);
+    // The model is stepped while the scenario is made, so it may fail there.
+    let scenario = catch_unwind(|| generate::seeded(seed)).map_err(|panic| {
+        Box::new(Finding {
+            seed,
+            kept: Vec::new(),
+            scenario: Scenario::default(),
+            difference: Difference {
+                step: None,
+                what: format!("the model panicked: {}", said(&*panic)),
+            },
+        })
+    })?;
     match run(&scenario) {
         Ok(()) => Ok(()),
         Err(difference) => Err(Box::new(shrink(seed, &scenario, difference))),
@@ -162,6 +175,12 @@ impl fmt::Display for Finding {
             self.seed, self.difference
         )?;
         writeln!(f, "budgets {:?}", config.budgets)?;
+        if config.retries.is_some() || !config.groups.is_empty() {
+            let Config {
+                retries, groups, ..
+            } = config;
+            writeln!(f, "retries {retries:?}, groups {groups:?}")?;
+        }
         for (at, op) in config.operations.iter().enumerate() {
             writeln!(f, "operation {at}: {op:?}")?;
         }

@@ -13,6 +13,16 @@ pub struct Config {
     /// Capacity of each budget; their names are in this order.
     pub budgets: Vec<u32>,
     pub operations: Vec<Op>,
+    /// What retries may spend: of all operations together, and of each group.
+    pub retries: Option<Retries>,
+    pub groups: Vec<Retries>,
+}
+
+/// A budget for retries.
+#[derive(Clone, Copy, Debug)]
+pub struct Retries {
+    pub burst: u32,
+    pub percent: u32,
 }
 
 /// The policy of one operation.
@@ -30,6 +40,16 @@ pub struct Op {
     pub attempts: u32,
     pub on_transient: bool,
     pub on_uncertain: bool,
+    /// Goes with a backoff.
+    pub on_throttled: bool,
+    /// `Uncertain` is retried when the call states an idempotency key.
+    pub if_keyed: bool,
+    /// Base and cap.
+    pub backoff: Option<(u64, u64)>,
+    /// Which group's retry budget its retries spend.
+    pub group: Option<usize>,
+    pub max_wait: Option<u64>,
+    pub max_waiting: Option<u32>,
 }
 
 /// What a call gives back when it succeeds.
@@ -67,6 +87,8 @@ pub struct Spec {
     pub deadline: Option<u64>,
     pub token: bool,
     pub effect: Option<Effect>,
+    /// 0 for none.
+    pub idempotency_key: u8,
 }
 
 /// A handler's answer.
@@ -84,6 +106,8 @@ pub enum Word {
 #[derive(Clone, Debug)]
 pub enum Move {
     Answer(Word),
+    /// An error with the word that it is not to be repeated before so long.
+    AnswerLater(Word, u64),
     /// Answers once its attempt is cancelled, and suspends until then.
     AnswerWhenCancelled(Word),
     Panic,
@@ -110,6 +134,8 @@ pub enum Step {
     /// Tells a call's handler what to do, and wakes it.
     Tell(Id, Move),
     Advance(u64),
+    /// Makes a budget's capacity another one.
+    Resize(usize, u32),
     /// Fires the call's token.
     Fire(Id),
 }
@@ -120,6 +146,8 @@ pub struct Lent {
     pub number: u32,
     pub deadline: Option<u64>,
     pub cancelled: bool,
+    /// 0 for none.
+    pub idempotency_key: u8,
 }
 
 /// Where a call was when it was refused.
@@ -131,6 +159,7 @@ pub enum Place {
     Budget {
         budget: usize,
         units: u32,
+        capacity: u32,
         in_use: u32,
         waiting: usize,
     },
@@ -186,8 +215,10 @@ pub enum Event {
     Dropped(Id, Vec<u32>, usize),
     Answered(Id, Answer),
     Panicked(Id),
-    /// All is drained, or what still runs, by operation.
-    Drained(Id, Result<(), Vec<(usize, u64)>>),
+    /// All is drained, or not in time; what became of each operation's calls.
+    Drained(Id, bool, Vec<Ends>),
+    /// Whether a capacity was accepted.
+    Resized(usize, bool),
     /// A drain awaited from inside a call was refused.
     RefusedToDrain(Id),
 }
@@ -200,13 +231,22 @@ pub struct Counts {
     pub started: u64,
     pub finished: u64,
     pub retried: u64,
+    pub denied: u64,
+}
+
+/// What became of one operation's calls since the drain began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    pub ended: u64,
+    pub withdrawn: u64,
+    pub running: u64,
 }
 
 /// What can be read of a runtime between two steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub counts: Vec<Counts>,
-    /// Of each budget: units in use, calls waiting.
-    pub budgets: Vec<(u32, usize)>,
+    /// Of each budget: capacity, units in use, calls waiting.
+    pub budgets: Vec<(u32, u32, usize)>,
     pub keys: usize,
 }

@@ -14,11 +14,12 @@ impl Model {
             if self.turned_away(id) {
                 self.counts(id).rejected += 1;
                 self.call(id).stage = Stage::Over;
-                return refused(Kind::Stopping, None);
+                return never_ran(Kind::Stopping, None);
             }
             self.counts(id).admitted += 1;
             if self.op(id).key_required && self.calls[&id].spec.key == 0 {
-                return self.refuse(id, Kind::KeyRequired, None);
+                self.end(id);
+                return never_ran(Kind::KeyRequired, None);
             }
             let now = self.now;
             let call = self.call(id);
@@ -27,18 +28,24 @@ impl Model {
         }
         // B9: nothing runs past a bound, though capacity is free or was granted meanwhile.
         if let Some(by) = self.gone(id) {
-            let left = by == EndedBy::CallerLeft;
-            let kind = [Kind::AdmissionTimedOut, Kind::Withdrawn][usize::from(left)];
-            return self.refuse(id, kind, self.place(id));
+            return self.refuse(id, by, self.place(id));
         }
-        match self.calls[&id].stage {
+        let polled = match self.calls[&id].stage {
             Stage::AtKey(Wait::Waiting) | Stage::AtBudget(Wait::Waiting) => Polled::Pending,
-            Stage::AtKey(Wait::Withdrawn) | Stage::AtBudget(Wait::Withdrawn) => {
-                self.refuse(id, Kind::Stopping, None)
-            }
+            Stage::AtKey(Wait::Withdrawn)
+            | Stage::AtBudget(Wait::Withdrawn)
+            | Stage::Pausing(_, Wait::Withdrawn) => self.refuse(id, EndedBy::Stopping, None),
+            Stage::Pausing(until, _) if self.now < until => Polled::Pending,
+            // C10: queued for again, at the tail.
+            Stage::Pausing(..) => self.take_budgets(id),
             _ if new => self.take_key(id),
             _ => self.take_budgets(id),
+        };
+        // B10: what was granted in time is taken; what is waited for is not, once the time is over.
+        if self.calls[&id].waits() && self.past(self.calls[&id].wait_until) {
+            return self.refuse(id, EndedBy::WaitTooLong, self.place(id));
         }
+        polled
     }
 
     /// B6: held by one, awaited in the order of arrival.
@@ -46,44 +53,49 @@ impl Model {
         let Some(key) = self.key(id) else {
             return self.take_budgets(id);
         };
-        let reject = self.op(id).reject;
-        match self.keys.get_mut(&key) {
-            None => {
-                self.keys.insert(key, VecDeque::new());
-                self.call(id).key_held = true;
-                self.take_budgets(id)
-            }
-            Some(queue) if reject => {
-                let waiting = queue.len();
-                self.overloaded(id, Place::Key { waiting })
-            }
-            Some(queue) => {
-                queue.push_back(id);
-                self.call(id).stage = Stage::AtKey(Wait::Waiting);
-                Polled::Pending
-            }
+        if !self.keys.contains_key(&key) {
+            self.keys.insert(key, VecDeque::new());
+            self.call(id).key_held = true;
+            return self.take_budgets(id);
         }
+        let may_wait = self.may_wait(id);
+        let queue = self.keys.get_mut(&key).expect("the key is held");
+        if !may_wait {
+            let waiting = queue.len();
+            return self.refuse(id, EndedBy::Overload, Some(Place::Key { waiting }));
+        }
+        queue.push_back(id);
+        self.wait(id, Stage::AtKey(Wait::Waiting))
     }
 
     /// B2, B3: in the order of names, all that is free in one poll.
     fn take_budgets(&mut self, id: Id) -> Polled {
         while let Some((budget, units)) = self.next_claim(id) {
             if self.turned_away(id) {
-                return self.refuse(id, Kind::Stopping, None);
+                self.call(id).withdrawn = true;
+                return self.refuse(id, EndedBy::Stopping, None);
             }
             // At once only if it fits and nobody waits.
             if self.fits(budget, units) && self.budgets[budget].queue.is_empty() {
                 self.budgets[budget].in_use += units;
                 self.call(id).claims_held += 1;
-            } else if self.op(id).reject {
-                return self.overloaded(id, self.place_at(budget, units));
+            } else if !self.may_wait(id) {
+                let place = self.place_at(budget, units);
+                return self.refuse(id, EndedBy::Overload, Some(place));
             } else {
                 self.budgets[budget].queue.push_back(id);
-                self.call(id).stage = Stage::AtBudget(Wait::Waiting);
-                return Polled::Pending;
+                return self.wait(id, Stage::AtBudget(Wait::Waiting));
             }
         }
+        let call = self.call(id);
+        call.waiting = false;
+        call.wait_until = None;
+        if call.pausing.take().is_some() {
+            self.counts(id).retried += 1;
+            return self.attempt(id);
+        }
         self.counts(id).started += 1;
+        self.earn(id);
         if self.calls[&id].spec.form == Form::Admit {
             self.call(id).stage = Stage::Permit;
             return Polled::Ready(Answer::Permit);
@@ -91,8 +103,32 @@ impl Model {
         self.attempt(id)
     }
 
+    /// B4, B10: whether the call may join a queue. Once it may, it may again until it starts.
+    fn may_wait(&mut self, id: Id) -> bool {
+        let op = self.op(id);
+        if op.reject {
+            return false;
+        }
+        let operation = self.calls[&id].spec.operation;
+        let waiting = |of: &super::Call| of.waiting && of.spec.operation == operation;
+        let others = self.calls.values().filter(|of| waiting(of)).count();
+        let full = op.max_waiting.is_some_and(|most| others >= most as usize);
+        let call = self.call(id);
+        call.waiting |= !full;
+        call.waiting
+    }
+
+    /// B10: the longest wait counts from the first.
+    fn wait(&mut self, id: Id, stage: Stage) -> Polled {
+        let until = self.op(id).max_wait.map(|longest| self.now + longest);
+        let call = self.call(id);
+        call.stage = stage;
+        call.wait_until = call.wait_until.or(until);
+        Polled::Pending
+    }
+
     /// Whether the lifecycle gate is closed to this call. Nested work passes (D1).
-    fn turned_away(&self, id: Id) -> bool {
+    pub(super) fn turned_away(&self, id: Id) -> bool {
         self.stopping && self.calls[&id].parent.is_none()
     }
 
@@ -115,22 +151,33 @@ impl Model {
         self.op(id).claims.get(held).copied()
     }
 
+    /// B12: of a budget made smaller, more than there is may be in use.
     fn fits(&self, budget: usize, units: u32) -> bool {
-        self.budgets[budget].in_use + units <= self.config.budgets[budget]
+        let budget = &self.budgets[budget];
+        budget.in_use + units <= budget.capacity
     }
 
-    /// B4: rolled back and counted before the turn of the executor.
-    fn overloaded(&mut self, id: Id, place: Place) -> Polled {
-        self.counts(id).rejected += 1;
-        let answer = self.refuse(id, Kind::Overloaded, Some(place));
-        self.call(id).stage = Stage::Refused(answer.failed());
-        Polled::Pending
-    }
-
-    /// B7: everything is back when the error is seen.
-    fn refuse(&mut self, id: Id, kind: Kind, place: Option<Place>) -> Polled {
+    /// B7: everything is back when the error is seen. A call that has made an attempt returns its failure, with the
+    /// reason beside it (C1); another never ran.
+    fn refuse(&mut self, id: Id, by: EndedBy, place: Option<Place>) -> Polled {
+        if let Some(failure) = self.call(id).pausing.take() {
+            return self.error(id, failure, Some(by));
+        }
+        let kind = match by {
+            EndedBy::Stopping => Kind::Stopping,
+            EndedBy::CallerLeft => Kind::Withdrawn,
+            EndedBy::Overload => Kind::Overloaded,
+            _ => Kind::AdmissionTimedOut,
+        };
         self.end(id);
-        refused(kind, place)
+        let refusal = refusal(kind, place);
+        if kind == Kind::Overloaded {
+            // B4: rolled back and counted before the turn of the executor.
+            self.counts(id).rejected += 1;
+            self.call(id).stage = Stage::Refused(refusal);
+            return Polled::Pending;
+        }
+        Polled::Ready(Answer::Error(refusal))
     }
 
     /// Where a call waits. One that was granted what it waited for and has not noticed is still there.
@@ -152,24 +199,20 @@ impl Model {
     }
 
     fn place_at(&self, budget: usize, units: u32) -> Place {
-        let in_use = self.budgets[budget].in_use;
-        let waiting = self.budgets[budget].queue.len();
+        let of = &self.budgets[budget];
         Place::Budget {
             budget,
             units,
-            in_use,
-            waiting,
+            capacity: of.capacity,
+            in_use: of.in_use,
+            waiting: of.queue.len(),
         }
     }
 
     /// Ends a call: out of its queue, everything back, the next examined there and then (B2, B6, B8), counted once.
     pub(super) fn end(&mut self, id: Id) {
         self.leave_queue(id);
-        let held = self.calls[&id].claims_held;
-        for at in 0..held {
-            let (budget, units) = self.op(id).claims[at];
-            self.budgets[budget].in_use -= units;
-        }
+        self.give_units(id);
         if self.calls[&id].key_held
             && let Some(key) = self.key(id)
         {
@@ -184,8 +227,15 @@ impl Model {
         let call = self.call(id);
         call.stage = Stage::Over;
         call.key_held = false;
-        call.claims_held = 0;
+        call.waiting = false;
         self.finish(id);
+    }
+
+    pub(super) fn give_units(&mut self, id: Id) {
+        for at in 0..std::mem::take(&mut self.call(id).claims_held) {
+            let (budget, units) = self.op(id).claims[at];
+            self.budgets[budget].in_use -= units;
+        }
         self.grant();
     }
 
@@ -196,9 +246,17 @@ impl Model {
         }
     }
 
+    /// E1, D5.
     pub(super) fn finish(&mut self, id: Id) {
-        if !std::mem::replace(&mut self.call(id).finished, true) {
-            self.counts(id).finished += 1;
+        let call = self.call(id);
+        if std::mem::replace(&mut call.finished, true) {
+            return;
+        }
+        let (operation, withdrawn) = (call.spec.operation, call.withdrawn);
+        self.counts[operation].finished += 1;
+        if self.stopping {
+            self.ends[operation].withdrawn += u64::from(withdrawn);
+            self.ends[operation].ended += u64::from(!withdrawn);
         }
     }
 
@@ -219,19 +277,38 @@ impl Model {
             }
         }
     }
+
+    /// B12: growing grants at once, shrinking revokes nothing; none below the largest claim.
+    pub(super) fn resize(&mut self, budget: usize, capacity: u32) {
+        let claims = self.config.operations.iter().flat_map(|op| &op.claims);
+        let largest = claims
+            .filter(|claim| claim.0 == budget)
+            .map(|claim| claim.1);
+        let accepted = capacity >= largest.max().unwrap_or(1);
+        if accepted {
+            self.budgets[budget].capacity = capacity;
+            self.grant();
+        }
+        self.events
+            .push(crate::scenario::Event::Resized(budget, accepted));
+    }
 }
 
-fn refused(kind: Kind, place: Option<Place>) -> Polled {
+fn never_ran(kind: Kind, place: Option<Place>) -> Polled {
+    Polled::Ready(Answer::Error(refusal(kind, place)))
+}
+
+fn refusal(kind: Kind, place: Option<Place>) -> Failed {
     let outcome = match kind {
         Kind::KeyRequired => Outcome::Permanent,
         _ => Outcome::Throttled,
     };
-    Polled::Ready(Answer::Error(Failed {
+    Failed {
         kind,
         outcome,
         attempts: 0,
         ended_by: None,
         said: None,
         place,
-    }))
+    }
 }

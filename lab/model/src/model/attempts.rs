@@ -1,6 +1,6 @@
 //! What the contract says of a call that holds everything: section C.
 
-use bursar::{Effect, EndedBy, Outcome};
+use bursar::{EndedBy, Outcome};
 
 use super::{Call, Failure, Model, Polled, Said, Stage};
 use crate::scenario::{Answer, Failed, Form, Id, Kind, Word};
@@ -49,7 +49,7 @@ impl Model {
         match self.handler(id) {
             Said::Nothing => {}
             Said::Panic => return self.panicked(id),
-            Said::Word(word) => return self.said(id, word),
+            Said::Word(word, pushback) => return self.said(id, word, pushback),
         }
         loop {
             let callers = self.calls[&id].deadline;
@@ -70,7 +70,7 @@ impl Model {
             match self.handler(id) {
                 last if callers => return self.cut(id, EndedBy::CallerDeadline, last),
                 Said::Panic => return self.panicked(id),
-                Said::Word(word) => return self.said(id, word),
+                Said::Word(word, pushback) => return self.said(id, word, pushback),
                 Said::Nothing if self.op(id).grace.is_some() => self.call(id).in_grace = true,
                 Said::Nothing => return self.cut_off(id),
             }
@@ -96,9 +96,9 @@ impl Model {
 
     /// In the handler's own words (C2), of which what is unsaid past the deadline is uncertain (C6). An error that comes
     /// when the caller's time is up is a cut (B9).
-    fn said(&mut self, id: Id, word: Word) -> Polled {
+    fn said(&mut self, id: Id, word: Word, pushback: Option<u64>) -> Polled {
         if word != Word::Success && self.past(self.calls[&id].deadline) {
-            return self.cut(id, EndedBy::CallerDeadline, Said::Word(word));
+            return self.cut(id, EndedBy::CallerDeadline, Said::Word(word, pushback));
         }
         let outcome = match word {
             Word::Success => return self.succeeded(id),
@@ -114,6 +114,7 @@ impl Model {
                 said: Some(word),
                 outcome,
                 cut: None,
+                pushback,
             },
         )
     }
@@ -127,6 +128,7 @@ impl Model {
                 said: None,
                 outcome: Outcome::Uncertain,
                 cut,
+                pushback: None,
             },
         )
     }
@@ -135,8 +137,8 @@ impl Model {
     fn cut(&mut self, id: Id, by: EndedBy, last: Said) -> Polled {
         let said = match last {
             Said::Panic => return self.panicked(id),
-            Said::Word(Word::Success) => return self.succeeded(id),
-            Said::Word(word) => Some(word),
+            Said::Word(Word::Success, _) => return self.succeeded(id),
+            Said::Word(word, _) => Some(word),
             Said::Nothing => None,
         };
         self.failed(
@@ -145,36 +147,13 @@ impl Model {
                 said,
                 outcome: Outcome::Uncertain,
                 cut: Some(by),
+                pushback: None,
             },
         )
     }
 
-    /// C4: asked for, safe, attempts remain, the caller is still there.
-    fn failed(&mut self, id: Id, failure: Failure) -> Polled {
-        self.drop_handler(id);
-        let left = !matches!(failure.cut, None | Some(EndedBy::AttemptTimeout));
-        let (op, call) = (self.op(id), &self.calls[&id]);
-        // A3: the stricter counts, and what nobody states is NonIdempotent.
-        let effect = op
-            .effect
-            .max(call.spec.effect)
-            .unwrap_or(Effect::NonIdempotent);
-        let again = match failure.outcome {
-            Outcome::Transient => op.on_transient,
-            Outcome::Uncertain => op.on_uncertain && effect != Effect::NonIdempotent,
-            _ => false,
-        };
-        let again = again && !left && call.attempts < op.attempts;
-        self.call(id).uncertain |= failure.outcome == Outcome::Uncertain;
-        if !again {
-            return self.error(id, failure, None);
-        }
-        self.call(id).stage = Stage::Between(failure);
-        Polled::Pending
-    }
-
     /// C1: the last failure, with what kept the next attempt from starting beside it.
-    fn error(&mut self, id: Id, failure: Failure, gone: Option<EndedBy>) -> Polled {
+    pub(super) fn error(&mut self, id: Id, failure: Failure, gone: Option<EndedBy>) -> Polled {
         self.end(id);
         let call = &self.calls[&id];
         let kind = match failure.cut {

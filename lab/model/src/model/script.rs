@@ -31,6 +31,7 @@ impl Model {
             Step::Drop(id) => self.leave(*id),
             Step::Tell(id, what) => self.call(*id).moves.push_back(what.clone()),
             Step::Advance(by) => self.now += by,
+            Step::Resize(budget, capacity) => self.resize(*budget, *capacity),
             Step::Fire(id) => self.call(*id).fired = true,
         }
         std::mem::take(&mut self.events)
@@ -42,7 +43,7 @@ impl Model {
         let root = |id| call(id).is_some_and(|call| call.parent.is_none());
         let ended = |id| call(id).is_some_and(|call| call.stage == Stage::Permit);
         match step {
-            Step::Call(..) | Step::Drain(..) | Step::Advance(_) => true,
+            Step::Call(..) | Step::Drain(..) | Step::Advance(_) | Step::Resize(..) => true,
             Step::Poll(id) => self.drains.contains_key(id) || root(id) && !ended(id),
             Step::Drop(id) => self.drains.contains_key(id) || root(id),
             Step::Tell(id, _) => self.calls.contains_key(id),
@@ -59,7 +60,12 @@ impl Model {
 
     /// Calls whose handlers may be told something.
     pub fn running(&self) -> Vec<Id> {
-        self.ids(|call| matches!(call.stage, Stage::Running | Stage::Between(_)))
+        self.ids(|call| {
+            matches!(
+                call.stage,
+                Stage::Running | Stage::Between(_) | Stage::Pausing(..)
+            )
+        })
     }
 
     /// The futures that have something to see, and so must have been woken since they were last polled (B3, B8, C4, C5,
@@ -76,8 +82,15 @@ impl Model {
         let bounds = call.fired || self.past(call.deadline);
         match call.stage {
             Stage::New | Stage::Permit | Stage::Over => false,
-            Stage::AtKey(Wait::Waiting) | Stage::AtBudget(Wait::Waiting) => bounds,
-            Stage::AtKey(_) | Stage::AtBudget(_) | Stage::Refused(_) | Stage::Between(_) => true,
+            Stage::AtKey(Wait::Waiting) | Stage::AtBudget(Wait::Waiting) => {
+                bounds || self.past(call.wait_until)
+            }
+            Stage::Pausing(until, Wait::Waiting) => bounds || self.now >= until,
+            Stage::AtKey(_)
+            | Stage::AtBudget(_)
+            | Stage::Pausing(..)
+            | Stage::Refused(_)
+            | Stage::Between(_) => true,
             Stage::Running => {
                 let nested = call
                     .child
@@ -124,6 +137,7 @@ impl Model {
             number: call.attempts,
             deadline: self.lent_deadline(call),
             cancelled: call.cancelled,
+            idempotency_key: call.spec.idempotency_key,
         });
         self.events.push(Event::Polled(id, lent));
         self.call(id).yielded = false;
@@ -147,11 +161,12 @@ impl Model {
             }
             match self.call(id).moves.pop_front() {
                 None => return Said::Nothing,
-                Some(Move::Answer(word)) => return Said::Word(word),
+                Some(Move::Answer(word)) => return Said::Word(word, None),
+                Some(Move::AnswerLater(word, pause)) => return Said::Word(word, Some(pause)),
                 Some(Move::AnswerWhenCancelled(word))
                     if lent.is_some_and(|lent| lent.cancelled) =>
                 {
-                    return Said::Word(word);
+                    return Said::Word(word, None);
                 }
                 Some(waits @ Move::AnswerWhenCancelled(_)) => {
                     self.call(id).moves.push_front(waits);

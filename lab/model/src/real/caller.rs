@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar::{
-    Attempt, CallError, Failure, Handler, Key, Operation, Outcome, Permit, Policy, Retry, Runtime,
+    Attempt, Backoff, CallError, Failure, Handler, Key, Operation, Outcome, Permit, Policy, Retry,
+    Runtime,
 };
 
 use super::BoxFuture;
@@ -22,7 +23,7 @@ pub(super) fn budget_name(at: usize) -> &'static str {
 }
 
 /// Budgets and operations have the same names.
-pub(super) fn at_of(name: &str) -> usize {
+fn at_of(name: &str) -> usize {
     let at = NAMES.iter().position(|of| *of == name);
     at.unwrap_or(usize::MAX)
 }
@@ -38,9 +39,17 @@ fn key_of(key: u8) -> Key {
 }
 
 pub(super) fn operation(runtime: &Runtime, at: usize, op: &Op) -> Operation<Input, Puppeteer> {
-    let retry = Retry::up_to(op.attempts)
+    let mut retry = Retry::up_to(op.attempts)
         .on(Outcome::Transient, op.on_transient)
+        .on(Outcome::Throttled, op.on_throttled)
         .on(Outcome::Uncertain, op.on_uncertain);
+    if op.if_keyed {
+        retry = retry.on_uncertain_if_idempotency_key();
+    }
+    if let Some((base, cap)) = op.backoff {
+        let base = Duration::from_millis(base);
+        retry = retry.backoff(Backoff::exponential(base).cap(Duration::from_millis(cap)));
+    }
     let mut policy = match op.effect {
         Some(effect) => Policy::dynamic().effect(effect),
         None => Policy::dynamic().each_call_states_its_effect(),
@@ -64,6 +73,15 @@ pub(super) fn operation(runtime: &Runtime, at: usize, op: &Op) -> Operation<Inpu
     }
     if let Some(grace) = op.grace {
         policy = policy.grace(Duration::from_millis(grace));
+    }
+    if let Some(group) = op.group {
+        policy = policy.retry_group(budget_name(group));
+    }
+    if let Some(longest) = op.max_wait {
+        policy = policy.max_wait(Duration::from_millis(longest));
+    }
+    if let Some(most) = op.max_waiting {
+        policy = policy.max_waiting(most);
     }
     runtime
         .operation(NAMES[at], policy, Puppeteer)
@@ -105,6 +123,9 @@ macro_rules! bounded {
         }
         if let Some(effect) = $spec.effect {
             call = call.effect(effect);
+        }
+        if $spec.idempotency_key != 0 {
+            call = call.idempotency_key($spec.idempotency_key.to_string());
         }
         call
     }};
@@ -184,6 +205,7 @@ fn failed<E: Said>(error: CallError<E>) -> Answer {
         Some(Place::Budget {
             budget: at_of(budget),
             units: refusal.units()?,
+            capacity: usage.capacity,
             in_use: usage.in_use,
             waiting,
         })

@@ -66,11 +66,13 @@ impl Stage {
     }
 
     fn lent(&self, attempt: &Attempt) -> Lent {
+        let key = attempt.idempotency_key().and_then(|key| key.parse().ok());
         let since = |at: Instant| at.saturating_duration_since(self.epoch).as_millis();
         Lent {
             number: attempt.number(),
             deadline: attempt.deadline().map(|at| since(at) as u64),
             cancelled: attempt.is_cancelled(),
+            idempotency_key: key.unwrap_or(0),
         }
     }
 }
@@ -163,6 +165,10 @@ impl Future for Puppet<'_> {
             match next {
                 Move::Answer(word) | Move::AnswerWhenCancelled(word) => {
                     return Poll::Ready(say(word));
+                }
+                Move::AnswerLater(word, pause) => {
+                    let pause = Duration::from_millis(pause);
+                    return Poll::Ready(say(word).map_err(|failure| failure.after(pause)));
                 }
                 // Not `panic!`: the hook would print it.
                 Move::Panic => resume_unwind(Box::new(Scripted)),
