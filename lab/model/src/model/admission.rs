@@ -1,11 +1,12 @@
 //! From the gate to holding everything, and back: section B. B1 gives the order.
 
 use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
 
 use bursar::{EndedBy, Outcome};
 
-use super::{Model, Polled, Stage, Wait};
-use crate::scenario::{Answer, Failed, Form, Id, Kind, Place};
+use super::{Call, Model, Polled, Stage, Wait};
+use crate::scenario::{Answer, Event, Failed, Form, Id, Kind, Place};
 
 impl Model {
     pub(super) fn admit(&mut self, id: Id) -> Polled {
@@ -53,8 +54,8 @@ impl Model {
         let Some(key) = self.key(id) else {
             return self.take_budgets(id);
         };
-        if !self.keys.contains_key(&key) {
-            self.keys.insert(key, VecDeque::new());
+        if let Entry::Vacant(free) = self.keys.entry(key) {
+            free.insert(VecDeque::new());
             self.call(id).key_held = true;
             return self.take_budgets(id);
         }
@@ -110,7 +111,7 @@ impl Model {
             return false;
         }
         let operation = self.calls[&id].spec.operation;
-        let waiting = |of: &super::Call| of.waiting && of.spec.operation == operation;
+        let waiting = |of: &Call| of.waiting && of.spec.operation == operation;
         let others = self.calls.values().filter(|of| waiting(of)).count();
         let full = op.max_waiting.is_some_and(|most| others >= most as usize);
         let call = self.call(id);
@@ -289,8 +290,7 @@ impl Model {
             self.budgets[budget].capacity = capacity;
             self.grant();
         }
-        self.events
-            .push(crate::scenario::Event::Resized(budget, accepted));
+        self.events.push(Event::Resized(budget, accepted));
     }
 }
 

@@ -82,8 +82,8 @@ impl Model {
     /// A call that starts earns its share, up to the burst.
     pub(super) fn earn(&mut self, id: Id) {
         if let Some(at) = self.account(id) {
-            let budgets = self.config.groups.iter().chain(&self.config.retries);
-            let of = budgets.skip(at).next().expect("the budget exists");
+            let mut budgets = self.config.groups.iter().chain(&self.config.retries);
+            let of = budgets.nth(at).expect("the budget exists");
             let most = u64::from(of.burst) * 100;
             self.left[at] = (self.left[at] + u64::from(of.percent)).min(most);
         }
