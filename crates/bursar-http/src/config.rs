@@ -1,0 +1,265 @@
+//! What a client is told, checked once when it is built.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderName, HeaderValue, Uri, header};
+use url::Url;
+
+use crate::error::Error;
+use crate::transport::Proxy;
+
+/// How long an attempt may take, its body included, unless said otherwise.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How large a decoded body may be, unless said otherwise.
+pub(crate) const BODY_LIMIT: u64 = 16 << 20;
+
+/// The address that a client's paths are appended to.
+#[derive(Clone, Debug)]
+pub(crate) struct Base {
+    scheme: Scheme,
+    authority: Authority,
+    /// Without a slash at its end.
+    prefix: String,
+}
+
+impl Base {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let invalid = |what: &str| Error::usage(format!("option `base_url` = {text:?}: {what}"));
+        let uri = absolute(text).map_err(invalid)?;
+        if uri.query().is_some() {
+            return Err(invalid("it must not have a query"));
+        }
+        let prefix = uri.path().trim_end_matches('/').to_owned();
+        let parts = uri.into_parts();
+        match (parts.scheme, parts.authority) {
+            (Some(scheme), Some(authority)) => Ok(Self {
+                scheme,
+                authority,
+                prefix,
+            }),
+            _ => Err(invalid("it must begin with http:// or https://")),
+        }
+    }
+}
+
+/// The address of one request.
+pub(crate) fn address(base: Option<&Base>, path: &str, query: &str) -> Result<Uri, Error> {
+    let refuse = |what: &str| Error::usage(format!("request address {path:?}: {what}"));
+    // A fragment is the caller's own business and is never sent.
+    let path = path.split('#').next().unwrap_or_default();
+    let joint = match (query.is_empty(), path.contains('?')) {
+        (true, _) => "",
+        (false, true) => "&",
+        (false, false) => "?",
+    };
+    let Some(base) = base else {
+        return absolute(&format!("{path}{joint}{query}")).map_err(refuse);
+    };
+    if path.contains("://") && Url::parse(path).is_ok() {
+        return Err(refuse("the client has a base URL and takes paths alone"));
+    }
+    let slash = if path.starts_with(['/', '?']) || path.is_empty() {
+        ""
+    } else {
+        "/"
+    };
+    let mut whole = String::with_capacity(base.prefix.len() + path.len() + query.len() + 2);
+    for part in [&base.prefix, slash, path, joint, query] {
+        whole.push_str(part);
+    }
+    if !whole.starts_with('/') {
+        whole.insert(0, '/');
+    }
+    let plain = whole
+        .is_ascii()
+        .then(|| PathAndQuery::from_maybe_shared(whole));
+    let Some(Ok(path_and_query)) = plain else {
+        // What is not ASCII or has spaces is escaped as browsers do it.
+        return escaped(base, path, joint, query).ok_or_else(|| refuse("it is no URL"));
+    };
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(base.scheme.clone());
+    parts.authority = Some(base.authority.clone());
+    parts.path_and_query = Some(path_and_query);
+    Uri::from_parts(parts).map_err(|_| refuse("it is no URL"))
+}
+
+fn escaped(base: &Base, path: &str, joint: &str, query: &str) -> Option<Uri> {
+    let Base {
+        scheme,
+        authority,
+        prefix,
+    } = base;
+    let text = format!(
+        "{scheme}://{authority}{prefix}/{}{joint}{query}",
+        path.trim_start_matches('/')
+    );
+    Uri::try_from(Url::parse(&text).ok()?.as_str()).ok()
+}
+
+/// An address that is whole, on HTTP, and carries no credentials.
+fn absolute(text: &str) -> Result<Uri, &'static str> {
+    const FORM: &str = "it must begin with http:// or https:// and name a host";
+    let uri = match Uri::try_from(text) {
+        Ok(uri) if text.is_ascii() => uri,
+        _ => {
+            let url = Url::parse(text).map_err(|_| FORM)?;
+            Uri::try_from(url.as_str()).map_err(|_| FORM)?
+        }
+    };
+    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
+        return Err(FORM);
+    }
+    if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+        return Err("it must not carry credentials: use `basic_auth`");
+    }
+    Ok(uri)
+}
+
+/// The value of an `Authorization` header.
+pub(crate) fn basic(user: &str, password: &str) -> HeaderValue {
+    let text = STANDARD.encode(format!("{user}:{password}"));
+    secret(format!("Basic {text}")).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+pub(crate) fn secret(text: String) -> Result<HeaderValue, http::Error> {
+    let mut value = HeaderValue::try_from(text)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Headers that say how the message is framed or the connection used; the client sets them.
+pub(crate) fn is_own(name: &HeaderName) -> bool {
+    [
+        header::CONNECTION,
+        header::CONTENT_LENGTH,
+        header::EXPECT,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+    ]
+    .contains(name)
+        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+}
+
+/// A proxy from its address, which may carry credentials.
+pub(crate) fn proxy(text: &str) -> Result<Proxy, Error> {
+    let invalid = |what: &str| {
+        // The credentials are not repeated.
+        let shown = text.rsplit('@').next().unwrap_or_default();
+        Error::usage(format!("option `proxy` = {shown:?}: {what}"))
+    };
+    let mut url = Url::parse(text).map_err(|_| invalid("it is no URL"))?;
+    if url.scheme() != "http" {
+        return Err(invalid("it must begin with http://"));
+    }
+    let decode = |text: &str| {
+        let pair = format!("x={}", text.replace('+', "%2B"));
+        let decoded = url::form_urlencoded::parse(pair.as_bytes()).next();
+        decoded
+            .map(|(_, value)| value.into_owned())
+            .unwrap_or_default()
+    };
+    let authorization = (!url.username().is_empty()).then(|| {
+        basic(
+            &decode(url.username()),
+            &decode(url.password().unwrap_or("")),
+        )
+    });
+    if url.set_username("").and(url.set_password(None)).is_err() || url.path() != "/" {
+        return Err(invalid("it must name a host and a port alone"));
+    }
+    let uri = Uri::try_from(url.as_str()).map_err(|_| invalid("it is no URL"))?;
+    Ok(Proxy { uri, authorization })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g1_a_path_is_appended_to_the_base() {
+        for (base, path, query, right) in [
+            ("http://a.test", "", "", "http://a.test/"),
+            ("http://a.test/", "/x", "", "http://a.test/x"),
+            ("http://a.test/v1/", "x/y", "", "http://a.test/v1/x/y"),
+            (
+                "http://a.test/v1",
+                "/x?q=1",
+                "r=2",
+                "http://a.test/v1/x?q=1&r=2",
+            ),
+            ("http://a.test/v1", "?q=1", "", "http://a.test/v1?q=1"),
+            (
+                "https://a.test:8443",
+                "/x",
+                "q=1",
+                "https://a.test:8443/x?q=1",
+            ),
+            (
+                "http://a.test",
+                "/a b/\u{e9}",
+                "",
+                "http://a.test/a%20b/%C3%A9",
+            ),
+            ("http://a.test", "/x#part", "q=1", "http://a.test/x?q=1"),
+        ] {
+            let base = Base::parse(base).unwrap();
+            let uri = address(Some(&base), path, query).unwrap();
+            assert_eq!(uri.to_string(), right, "{path}");
+        }
+        let base = Base::parse("http://a.test").unwrap();
+        let error = address(Some(&base), "http://b.test/x", "").unwrap_err();
+        assert!(error.to_string().contains("paths alone"), "{error}");
+    }
+
+    #[test]
+    fn g1_without_a_base_an_address_is_whole() {
+        let whole = |text| address(None, text, "").map(|uri| uri.to_string());
+        assert_eq!(whole("http://a.test/x?q").unwrap(), "http://a.test/x?q");
+        assert_eq!(
+            whole("http://a.test/\u{e9}").unwrap(),
+            "http://a.test/%C3%A9"
+        );
+        for wrong in [
+            "/x",
+            "a.test/x",
+            "ftp://a.test/",
+            "http://",
+            "http://u:p@a.test/",
+            "",
+        ] {
+            assert!(whole(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn g6_a_wrong_option_is_named_with_its_value_and_a_proxy_without_its_credentials() {
+        let error = Base::parse("a.test").unwrap_err().to_string();
+        assert!(
+            error.contains("`base_url` = \"a.test\": it must begin with"),
+            "{error}"
+        );
+        for wrong in [
+            "x",
+            "https://u:secret@p.test",
+            "http://u:secret@p.test/path",
+        ] {
+            let error = proxy(wrong).unwrap_err().to_string();
+            assert!(
+                error.contains("`proxy`") && !error.contains("secret"),
+                "{error}"
+            );
+        }
+        let found = proxy("http://us%3Aer:p+w%40@p.test:3128").unwrap();
+        assert_eq!(found.uri, "http://p.test:3128/");
+        assert_eq!(found.authorization, Some(basic("us:er", "p+w@")));
+        assert!(found.authorization.unwrap().is_sensitive());
+        assert_eq!(basic("a", "b"), "Basic YTpi");
+    }
+}

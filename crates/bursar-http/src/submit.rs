@@ -1,0 +1,151 @@
+//! One-way requests: they complete when the transport has taken the last byte; what follows is only counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bursar::{Attempt, Permit};
+use http::Response;
+use hyper::body::Incoming;
+
+use crate::ambient::{self, Deadline};
+use crate::client::Client;
+use crate::error::Error;
+use crate::payload::{Origin, Payload};
+use crate::request::Ready;
+use crate::run::Run;
+use crate::transport::{Flight, Outgoing, Sending};
+use crate::verdict;
+
+/// What became of one-way requests.
+#[derive(Debug, Default)]
+pub(crate) struct Submissions {
+    submitted: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// A reading of the one-way requests of one client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubmitStats {
+    /// Requests that the transport took whole.
+    pub submitted: u64,
+    /// Those among them that got no answer, a status of 400 or more, or a body that could not be read to its end.
+    pub failed: u64,
+}
+
+impl Submissions {
+    pub(crate) fn read(&self) -> SubmitStats {
+        // Failures first, so that there are never more of them than submissions.
+        let failed = self.failed.load(Ordering::Acquire);
+        SubmitStats {
+            submitted: self.submitted.load(Ordering::Acquire),
+            failed,
+        }
+    }
+}
+
+/// What is left of a one-way request once it was submitted.
+struct Rest {
+    answer: Answer,
+    deadline: Deadline,
+}
+
+enum Answer {
+    Awaited(Sending),
+    /// It came before the request had left.
+    Here(Response<Incoming>, Flight),
+}
+
+/// Completes when the request was submitted; a task then waits for the answer, holding what the call holds.
+pub(crate) async fn submit(
+    client: Client,
+    ready: Arc<Ready>,
+    host: Option<Permit>,
+) -> Result<(), Error> {
+    let run = Run {
+        core: client.core(),
+        ready: &ready,
+    };
+    let (rest, permit) = run
+        .call()
+        .run_held(|attempt| async move {
+            let submitted = attempt_submit(run, attempt).await;
+            submitted.map_err(|error| run.failure(error))
+        })
+        .await
+        .map_err(|error| run.concluded(error))?;
+    client
+        .core()
+        .submissions
+        .submitted
+        .fetch_add(1, Ordering::Release);
+    ambient::spawn(async move {
+        let core = client.core();
+        let token = ready.bounds.token.clone();
+        if !until(token, finish(core.ways.compression, &ready, rest)).await {
+            core.submissions.failed.fetch_add(1, Ordering::Release);
+        }
+        drop((permit, host));
+    });
+    Ok(())
+}
+
+async fn attempt_submit(run: Run<'_>, attempt: &Attempt) -> Result<Rest, Error> {
+    let Run { core, ready } = run;
+    let plan = &ready.plan;
+    let mut deadline = core.clock.deadline(ready.timeout, attempt.deadline());
+    let with_cookies = core.ways.with_cookies(&plan.headers, &plan.uri);
+    let outgoing = Outgoing {
+        method: &plan.method,
+        uri: &plan.uri,
+        headers: with_cookies.as_ref().unwrap_or(&plan.headers),
+        body: &plan.body,
+    };
+    let mut sending = core.ways.transport.submit(outgoing).await?;
+    let answer = match sending.submitted(&mut deadline, Some(attempt)).await? {
+        Some(response) => Answer::Here(response, sending.into_flight()),
+        None => Answer::Awaited(sending),
+    };
+    Ok(Rest { answer, deadline })
+}
+
+/// Reads the answer to its end, so that the connection can be used again; false if that or the request failed.
+async fn finish(decompress: bool, ready: &Ready, rest: Rest) -> bool {
+    let Rest {
+        answer,
+        mut deadline,
+    } = rest;
+    let (response, flight) = match answer {
+        Answer::Here(response, flight) => (response, flight),
+        Answer::Awaited(sending) => match sending.answered(&mut deadline, None).await {
+            Ok(answered) => answered,
+            Err(_) => return false,
+        },
+    };
+    let origin = Origin {
+        method: ready.plan.method.clone(),
+        uri: ready.plan.uri.clone(),
+        limit: ready.plan.limit,
+        floor: None,
+        decompress,
+    };
+    let Ok((parts, mut payload)) = Payload::open(response, flight, deadline, origin).await else {
+        return false;
+    };
+    payload.drain().await && !verdict::is_failure(parts.status)
+}
+
+/// False if `token` fires first.
+async fn until(token: Option<crate::token::Token>, work: impl Future<Output = bool>) -> bool {
+    let Some(mut token) = token else {
+        return work.await;
+    };
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        if std::pin::Pin::new(&mut token).poll(cx).is_ready() {
+            return std::task::Poll::Ready(false);
+        }
+        work.as_mut().poll(cx)
+    })
+    .await
+}

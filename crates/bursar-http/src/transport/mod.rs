@@ -1,0 +1,370 @@
+//! The transport: hyper's pool over connections that know what left them.
+//!
+//! Everything hyper says is turned here into what the rest of the crate speaks of: an answer, or an [`Error`] whose
+//! outcome is known.
+
+mod connect;
+mod exchange;
+mod tls;
+mod wire;
+
+use std::error::Error as StdError;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bursar::{Attempt, Outcome};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{self, ResponseFuture, connect::capture_connection};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::ambient::{Deadline, Elapsed};
+use crate::body::RequestBody;
+use crate::error::{Error, ErrorKind};
+use crate::verdict::Sent;
+pub(crate) use connect::Proxy;
+use connect::{ConnectError, Connector};
+use exchange::{Exchange, SentBody};
+pub(crate) use tls::{Protocols, TlsOptions};
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// How often a request that lost its place in the pool, unsent, asks for another one within one attempt.
+const PLACES: u32 = 8;
+
+type Pool = legacy::Client<Connector, SentBody>;
+
+/// The connections of one client.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    pool: Pool,
+    /// The same, offering HTTP/1 alone. `None` where HTTP/2 is all there is.
+    http1: Option<Pool>,
+    proxy: Option<Arc<Proxy>>,
+}
+
+/// One request as it goes to one peer.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a RequestBody,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        tls: &TlsOptions,
+        protocols: Protocols,
+        proxy: Option<Proxy>,
+    ) -> Result<Self, Error> {
+        let proxy = proxy.map(Arc::new);
+        let pool = |protocols| -> Result<Pool, Error> {
+            let http2_only = protocols == Protocols::Http2;
+            let tls = tls::config(tls, protocols)?;
+            let connector = Connector::new(tls, proxy.clone(), http2_only);
+            Ok(legacy::Client::builder(TokioExecutor::new())
+                .pool_idle_timeout(IDLE)
+                .pool_timer(TokioTimer::new())
+                .timer(TokioTimer::new())
+                .http2_only(http2_only)
+                .build(connector))
+        };
+        let main = pool(protocols)?;
+        let http1 = match protocols {
+            Protocols::Either => Some(pool(Protocols::Http1)?),
+            Protocols::Http1 => Some(main.clone()),
+            Protocols::Http2 => None,
+        };
+        Ok(Self {
+            pool: main,
+            http1,
+            proxy,
+        })
+    }
+
+    /// Sends one request and waits for the head of its answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the exchange: an HTTP/1 connection is closed with nothing more sent, an HTTP/2 stream
+    /// is reset.
+    pub(crate) async fn send(
+        &self,
+        outgoing: Outgoing<'_>,
+        deadline: &mut Deadline,
+        attempt: Option<&Attempt>,
+    ) -> Result<(Response<Incoming>, Flight), Error> {
+        for _ in 1..PLACES {
+            let sending = self.begin(&self.pool, &outgoing).await?;
+            match sending.answered(deadline, attempt).await {
+                Err(Missed::Place(_)) => {}
+                Err(Missed::Answer(error)) => return Err(error),
+                Ok(answered) => return Ok(answered),
+            }
+        }
+        let sending = self.begin(&self.pool, &outgoing).await?;
+        sending
+            .answered(deadline, attempt)
+            .await
+            .map_err(Missed::into_error)
+    }
+
+    /// Begins to send one request on HTTP/1, where it is known when the last byte has left.
+    pub(crate) async fn submit(&self, outgoing: Outgoing<'_>) -> Result<Sending, Error> {
+        let Some(http1) = &self.http1 else {
+            let what = "`submit` needs HTTP/1, and the client speaks HTTP/2 alone";
+            return Err(Error::invalid(what).to(outgoing.method, outgoing.uri));
+        };
+        self.begin(http1, &outgoing).await
+    }
+
+    async fn begin(&self, pool: &Pool, outgoing: &Outgoing<'_>) -> Result<Sending, Error> {
+        let exchange = Exchange::new();
+        let request = self.request(outgoing, &exchange).await?;
+        Ok(Sending {
+            flight: Flight {
+                exchange,
+                stage: Stage::Waiting,
+            },
+            answer: pool.request(request),
+            method: outgoing.method.clone(),
+            uri: outgoing.uri.clone(),
+        })
+    }
+
+    async fn request(
+        &self,
+        outgoing: &Outgoing<'_>,
+        exchange: &Arc<Exchange>,
+    ) -> Result<Request<SentBody>, Error> {
+        let source = outgoing.body.source().await?;
+        let empty = source.is_ended();
+        let mut request = Request::new(SentBody::new(source, Arc::clone(exchange)));
+        *request.method_mut() = outgoing.method.clone();
+        *request.uri_mut() = outgoing.uri.clone();
+        *request.headers_mut() = outgoing.headers.clone();
+        if empty && matches!(*outgoing.method, Method::POST | Method::PUT | Method::PATCH) {
+            // hyper says nothing of a body that is not there; servers are told that none comes (RFC 9110, 8.6).
+            let none = HeaderValue::from_static("0");
+            request.headers_mut().insert(header::CONTENT_LENGTH, none);
+        }
+        let proxy = self.proxy.as_ref().filter(|_| !is_https(outgoing.uri));
+        if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
+            request
+                .headers_mut()
+                .insert(header::PROXY_AUTHORIZATION, authorization);
+        }
+        exchange.watch(capture_connection(&mut request));
+        Ok(request)
+    }
+}
+
+pub(crate) fn is_https(uri: &Uri) -> bool {
+    uri.scheme() == Some(&http::uri::Scheme::HTTPS)
+}
+
+/// A request that has no answer yet.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    /// Dropped first: it finds the connection still ours.
+    flight: Flight,
+    answer: ResponseFuture,
+    method: Method,
+    uri: Uri,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Missed {
+    /// The request waited, unsent, for a connection that somebody else was opening, who has left: ask again.
+    Place(Error),
+    Answer(Error),
+}
+
+impl Missed {
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Place(error) | Self::Answer(error) => error,
+        }
+    }
+}
+
+impl Sending {
+    /// Waits for the head of the answer.
+    pub(crate) async fn answered(
+        mut self,
+        deadline: &mut Deadline,
+        attempt: Option<&Attempt>,
+    ) -> Result<(Response<Incoming>, Flight), Missed> {
+        match deadline
+            .bound(attempt, poll_fn(|cx| self.poll_answer(cx)))
+            .await
+        {
+            Ok(Ok(response)) => Ok((response, self.flight)),
+            Ok(Err(missed)) => Err(missed),
+            Err(Elapsed) => Err(Missed::Answer(self.late())),
+        }
+    }
+
+    /// Waits until the request's last byte has left, or its answer has come before that.
+    pub(crate) async fn submitted(
+        &mut self,
+        deadline: &mut Deadline,
+        attempt: Option<&Attempt>,
+    ) -> Result<Option<Response<Incoming>>, Error> {
+        let submitted = poll_fn(|cx| match self.poll_answer(cx) {
+            Poll::Ready(answer) => Poll::Ready(answer.map(Some)),
+            Poll::Pending => self.flight.exchange.poll_submitted(cx).map(|()| Ok(None)),
+        });
+        match deadline.bound(attempt, submitted).await {
+            Ok(submitted) => submitted.map_err(Missed::into_error),
+            Err(Elapsed) => Err(self.late()),
+        }
+    }
+
+    /// Once an early answer has come, what is left to guard.
+    pub(crate) fn into_flight(self) -> Flight {
+        self.flight
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<Incoming>, Missed>> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(cx));
+        Poll::Ready(match answer {
+            Ok(response) => {
+                self.flight.stage = Stage::Answered;
+                Ok(response)
+            }
+            Err(error) => {
+                self.flight.stage = Stage::Over;
+                let sent = self.flight.exchange.failed();
+                let lost = sent == Sent::Nothing && lost_its_place(&error);
+                let error = failed(error, sent).to(&self.method, &self.uri);
+                Err(if lost {
+                    Missed::Place(error)
+                } else {
+                    Missed::Answer(error)
+                })
+            }
+        })
+    }
+
+    /// The time is up: stops what can be stopped.
+    fn late(&mut self) -> Error {
+        self.flight.stage = Stage::Over;
+        elapsed(self.flight.exchange.abandon()).to(&self.method, &self.uri)
+    }
+}
+
+/// Guards an exchange: dropped before its end it stops whatever of the request is still on its way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    exchange: Arc<Exchange>,
+    stage: Stage,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Answered,
+    Over,
+}
+
+impl Flight {
+    /// The answer's body has ended.
+    pub(crate) fn land(&mut self) {
+        self.exchange.abandon_rest();
+        self.stage = Stage::Over;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        match self.stage {
+            Stage::Waiting => {
+                self.exchange.abandon();
+            }
+            Stage::Answered => self.exchange.abandon_rest(),
+            Stage::Over => {}
+        }
+    }
+}
+
+/// What hyper's error means, given what is known to have left.
+fn failed(error: legacy::Error, sent: Sent) -> Error {
+    let mut sent = sent;
+    let mut kind = ErrorKind::Unavailable;
+    let mut what = match sent {
+        Sent::Perhaps => "the connection was lost after the request may have been sent",
+        Sent::Nothing | Sent::Refused => "the connection was lost before anything was sent",
+    };
+    let mut permanent = false;
+    for source in chain(&error) {
+        if let Some(connect) = source.downcast_ref::<ConnectError>() {
+            what = connect.what();
+            permanent = connect.permanent;
+            break;
+        }
+        if source.downcast_ref::<h2::Error>().is_some_and(is_refusal) {
+            what = "the server gave the request back unexecuted";
+            if sent == Sent::Perhaps {
+                sent = Sent::Refused;
+            }
+            break;
+        }
+        let Some(hyper) = source.downcast_ref::<hyper::Error>() else {
+            continue;
+        };
+        if hyper.is_user() {
+            kind = ErrorKind::InternalFailure;
+            what = "the request's own body failed";
+        } else if hyper.is_parse() {
+            kind = ErrorKind::ProtocolError;
+            what = "the answer is no HTTP that can be read";
+        }
+    }
+    let outcome = if permanent {
+        Outcome::Permanent
+    } else {
+        sent.outcome()
+    };
+    Error::new(kind, outcome, what).because(error)
+}
+
+/// Whether an HTTP/2 peer said that it did not execute the request: it refused the stream, or it is going away and the
+/// stream lies above the last one it took (h2 tells that of no other stream).
+fn is_refusal(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+}
+
+/// Whether the request waited for a connection that somebody else was opening, who has left.
+fn lost_its_place(error: &legacy::Error) -> bool {
+    chain(error).all(|source| {
+        !source.is::<ConnectError>()
+            && !source.is::<hyper::Error>()
+            && !source.is::<std::io::Error>()
+    })
+}
+
+fn chain<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
+}
+
+/// The attempt's time was up.
+fn elapsed(sent: Sent) -> Error {
+    let what = match sent {
+        Sent::Perhaps => "no answer came in time",
+        Sent::Nothing | Sent::Refused => "the request could not be sent in time",
+    };
+    Error::new(ErrorKind::DeadlineExceeded, sent.outcome(), what)
+}

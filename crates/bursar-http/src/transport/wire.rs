@@ -1,0 +1,342 @@
+//! What left on one connection, and how to stop it.
+//!
+//! [`Watched`] stands above TLS and below hyper. Invariants:
+//! 1. Bytes are counted and the seal is checked under the lock that covers the write itself: once sealed, the count is
+//!    final.
+//! 2. An exchange takes its number and its baseline under the same lock, on the connection's task, before its first
+//!    byte is buffered.
+//! 3. Only a connection that speaks HTTP/1 is sealed: another one is shared.
+//! 4. `flushed` follows `whole` and an empty write buffer, since hyper flushes only then.
+//!
+//! Lock order: an exchange's state (exchange.rs), then this one. Wakers are woken after it.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// One connection's account of what was written to it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// HTTP/2: many exchanges share it.
+    shared: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes that may have left.
+    written: u64,
+    sealed: bool,
+    /// The exchange that was taken last.
+    turn: u64,
+    /// That exchange's request was handed over whole.
+    whole: bool,
+    /// And then everything buffered was written.
+    flushed: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    /// Who waits for `flushed`.
+    submitter: Option<Waker>,
+}
+
+/// An exchange's place on its wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    turn: u64,
+    baseline: u64,
+}
+
+impl Wire {
+    pub(crate) fn new(shared: bool) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            state: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// An exchange begins here: what is written from now on may be its own.
+    pub(crate) fn begin(&self) -> Taken {
+        let mut state = self.lock();
+        state.turn += 1;
+        state.whole = false;
+        state.flushed = false;
+        Taken {
+            turn: state.turn,
+            baseline: state.written,
+        }
+    }
+
+    /// The exchange's request has been handed over whole.
+    pub(crate) fn whole(&self, taken: Taken) {
+        let mut state = self.lock();
+        if state.turn == taken.turn {
+            state.whole = true;
+        }
+    }
+
+    /// Stops the connection before an exchange is taken. The caller holds the connection, so no other one is under way.
+    pub(crate) fn seal(&self) {
+        if !self.shared {
+            wake(self.lock().seal());
+        }
+    }
+
+    /// Stops the connection for an exchange that has no answer yet, and tells whether all of its bytes are still here.
+    pub(crate) fn seal_unwritten(&self, taken: Taken) -> bool {
+        if self.shared {
+            return false;
+        }
+        let mut state = self.lock();
+        if state.turn != taken.turn {
+            return false;
+        }
+        let unwritten = state.written == taken.baseline;
+        let wakers = state.seal();
+        drop(state);
+        wake(wakers);
+        unwritten
+    }
+
+    /// Stops the connection of an exchange whose request has not been handed over whole. One that has may be serving
+    /// another exchange already.
+    pub(crate) fn seal_partial(&self, taken: Taken) {
+        if self.shared {
+            return;
+        }
+        let mut state = self.lock();
+        if state.turn != taken.turn || state.whole {
+            return;
+        }
+        let wakers = state.seal();
+        drop(state);
+        wake(wakers);
+    }
+
+    /// Ready once the exchange's last byte was written, or the wire has moved on.
+    pub(crate) fn poll_flushed(&self, taken: Taken, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.turn != taken.turn || state.flushed {
+            return Poll::Ready(());
+        }
+        remember(&mut state.submitter, cx);
+        Poll::Pending
+    }
+}
+
+type Wakers = [Option<Waker>; 2];
+
+impl State {
+    #[must_use]
+    fn seal(&mut self) -> Wakers {
+        self.sealed = true;
+        [self.reader.take(), self.writer.take()]
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.sealed {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the exchange was cancelled",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn wake(wakers: Wakers) {
+    for waker in wakers.into_iter().flatten() {
+        waker.wake();
+    }
+}
+
+fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
+    }
+}
+
+/// A stream that keeps its [`Wire`]'s account.
+pub(crate) struct Watched {
+    io: Io,
+    proxied: bool,
+    wire: Arc<Wire>,
+}
+
+enum Io {
+    Plain(TokioIo<TcpStream>),
+    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+}
+
+impl Watched {
+    /// `proxied` asks hyper for requests in absolute form.
+    pub(crate) fn plain(stream: TokioIo<TcpStream>, shared: bool, proxied: bool) -> Self {
+        Self {
+            io: Io::Plain(stream),
+            proxied,
+            wire: Wire::new(shared),
+        }
+    }
+
+    pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Self {
+        let shared = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        Self {
+            io: Io::Tls(Box::new(TokioIo::new(stream))),
+            proxied: false,
+            wire: Wire::new(shared),
+        }
+    }
+}
+
+impl Connection for Watched {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new()
+            .proxy(self.proxied)
+            .extra(Arc::clone(&self.wire));
+        match (&self.io, self.wire.shared) {
+            (Io::Tls(_), true) => connected.negotiated_h2(),
+            _ => connected,
+        }
+    }
+}
+
+impl Io {
+    fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(io) => Pin::new(io).poll_write(cx, buf),
+            Self::Tls(io) => Pin::new(&mut **io).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            Self::Tls(io) => Pin::new(&mut **io).poll_write_vectored(cx, bufs),
+        }
+    }
+}
+
+impl Watched {
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut Io, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.wire.lock();
+        state.check()?;
+        let written = write(&mut self.io, cx);
+        match &written {
+            Poll::Ready(Ok(bytes)) => state.written += *bytes as u64,
+            // TLS may have sent whole records of this buffer before it failed; a socket that fails took nothing.
+            Poll::Ready(Err(_)) if matches!(self.io, Io::Tls(_)) => state.written += 1,
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => remember(&mut state.writer, cx),
+        }
+        written
+    }
+}
+
+impl Write for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.write(cx, |io, cx| io.poll_write(cx, buf))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.io {
+            Io::Plain(io) => io.is_write_vectored(),
+            Io::Tls(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(cx, |io, cx| io.poll_write_vectored(cx, bufs))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { io, wire, .. } = &mut *self;
+        let mut state = wire.lock();
+        state.check()?;
+        let flushed = match io {
+            Io::Plain(io) => Pin::new(io).poll_flush(cx),
+            Io::Tls(io) => Pin::new(&mut **io).poll_flush(cx),
+        };
+        match &flushed {
+            Poll::Ready(Ok(())) if state.whole && !state.flushed => {
+                state.flushed = true;
+                let submitter = state.submitter.take();
+                drop(state);
+                wake([submitter, None]);
+            }
+            Poll::Pending => remember(&mut state.writer, cx),
+            Poll::Ready(_) => {}
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.lock().check()?;
+        match &mut self.io {
+            Io::Plain(io) => Pin::new(io).poll_shutdown(cx),
+            Io::Tls(io) => Pin::new(&mut **io).poll_shutdown(cx),
+        }
+    }
+}
+
+impl Read for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { io, wire, .. } = &mut *self;
+        wire.lock().check()?;
+        let read = match io {
+            Io::Plain(io) => Pin::new(io).poll_read(cx, buf),
+            Io::Tls(io) => Pin::new(&mut **io).poll_read(cx, buf),
+        };
+        if read.is_pending() {
+            let mut state = wire.lock();
+            // Sealed in between, nobody would wake this task.
+            state.check()?;
+            remember(&mut state.reader, cx);
+        }
+        read
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched")
+            .field("proxied", &self.proxied)
+            .field("wire", &self.wire)
+            .finish_non_exhaustive()
+    }
+}
