@@ -63,7 +63,7 @@ pub(crate) async fn download(run: Run<'_>, place: &Path) -> Result<Response<u64>
     run.call()
         .run(|attempt| async move {
             let arrived = attempt_download(run, attempt, place).await;
-            arrived.map_err(|error| run.failure(error))
+            arrived.map_err(|error| run.failure(attempt, error))
         })
         .await
         .map_err(|error| run.concluded(error))

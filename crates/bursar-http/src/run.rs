@@ -51,7 +51,7 @@ impl<'a> Run<'a> {
                 let answered = run.collected(attempt, true).await;
                 answered
                     .and_then(|response| run.decoded(response, decoder))
-                    .map_err(|error| run.failure(error))
+                    .map_err(|error| run.failure(attempt, error))
             })
             .await
             .map_err(|error| self.concluded(error))
@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
         run.call()
             .run(|attempt| async move {
                 let answered = run.collected(attempt, false).await;
-                answered.map_err(|error| run.failure(error))
+                answered.map_err(|error| run.failure(attempt, error))
             })
             .await
             .map_err(|error| self.concluded(error))
@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
             .call()
             .run_held(|attempt| async move {
                 let answered = run.exchange(attempt).await;
-                answered.map_err(|error| run.failure(error))
+                answered.map_err(|error| run.failure(attempt, error))
             })
             .await
             .map_err(|error| self.concluded(error))?;
@@ -130,10 +130,9 @@ impl<'a> Run<'a> {
     }
 
     /// What the contract is told of a failed attempt.
-    pub(crate) fn failure(&self, error: Error) -> Failure<Error> {
+    pub(crate) fn failure(&self, attempt: &Attempt, error: Error) -> Failure<Error> {
         if self.ready.plan.body.is_spent() {
-            // Whatever became of it, it cannot be sent again.
-            return Failure::permanent(error);
+            attempt.forbid_retry();
         }
         error.into_failure()
     }
@@ -168,10 +167,7 @@ impl<'a> Run<'a> {
 
     fn failed(&self, ran: Attempted<Error>) -> Error {
         let (outcome, attempts) = (ran.outcome(), ran.attempts());
-        let spent = self.ready.plan.body.is_spent();
         match ran.into_failure().into_error() {
-            // It was told that nothing can be repeated; the error knows what became of it.
-            Some(error) if spent => error.attempted(attempts),
             Some(error) => error.concluded(outcome, attempts),
             None => Error::new(
                 ErrorKind::DeadlineExceeded,

@@ -70,7 +70,7 @@ pub(crate) async fn submit(
         .call()
         .run_held(|attempt| async move {
             let submitted = attempt_submit(run, attempt).await;
-            submitted.map_err(|error| run.failure(error))
+            submitted.map_err(|error| run.failure(attempt, error))
         })
         .await
         .map_err(|error| run.concluded(error))?;
