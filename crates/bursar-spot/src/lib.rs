@@ -5,17 +5,32 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-
-mod kind;
-mod pool;
-#[cfg_attr(not(test), expect(dead_code, reason = "timers follow the gate"))]
-mod schedule;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "a host that makes workers follows")
+#![allow(
+    dead_code,
+    reason = "what timers, workers and actors use comes before them"
 )]
+
+mod body;
+mod error;
+mod exec;
+mod frame;
+mod gate;
+mod host;
+mod kind;
+mod line;
+mod pool;
+mod schedule;
+mod spot;
+mod strand;
+mod submit;
+mod sync;
+mod turn;
 mod worker;
 
+pub use error::{CloseReason, SpotError, SpotErrorKind};
+pub use host::Host;
 pub use kind::{Instance, Kind, PerActor, SharedGate, SpotWide};
 pub use schedule::{Overrun, Schedule, Tick};
+pub use spot::Spot;
+pub use turn::{Entered, Turn};
 pub use worker::{Cancellation, Work, WorkError, Workers};

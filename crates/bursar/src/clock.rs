@@ -81,6 +81,16 @@ fn tokio_now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+impl Clock for ClockHandle {
+    fn now(&self) -> Instant {
+        Self::now(self)
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Timer {
+        Self::sleep_until(self, deadline)
+    }
+}
+
 impl fmt::Debug for ClockHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

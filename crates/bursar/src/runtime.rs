@@ -196,6 +196,12 @@ impl Runtime {
     pub async fn shutdown_within(&self, bound: Duration) -> Result<DrainReport, ShutdownError> {
         drain::shutdown(&self.engine, Some(bound)).await
     }
+
+    /// The clock this runtime goes by, for what is built on it.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(self.engine.clock.clone())
+    }
 }
 
 impl fmt::Debug for Runtime {

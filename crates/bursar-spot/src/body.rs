@@ -1,0 +1,287 @@
+//! The body of a turn: user work from its grant to its end, however often it yields.
+//!
+//! A body lives in one heap cell. A requester may poll it where it stands until it first suspends; then, or when it had
+//! to wait for its turn, the executor polls it.
+//!
+//! Invariants:
+//! 1. User code runs in `poll` alone, under the body's name; its panics end here, with the body dropped.
+//! 2. A body that is dropped before its end ends its turn (the turn lives in it) and answers its requester.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use tokio::sync::oneshot;
+
+use crate::exec::Exec;
+use crate::frame::{self, BodyId, Due, Start};
+use crate::gate::Taken;
+use crate::strand::{Held, Job, Lane, Strand, discard};
+
+/// How a body ended without its own answer.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Its Spot closed, or its executor shut down. True if it had begun.
+    Closed(bool),
+    Panicked(Box<str>),
+}
+
+pin_project! {
+    #[project = StageProjected]
+    #[project_replace = StageReplaced]
+    enum Stage<S, M, W> where S: Send, S: 'static {
+        /// No turn yet.
+        Waiting { make: M },
+        /// It has its turn, and nobody has polled it.
+        Ready { make: M, held: Held<S> },
+        Running { #[pin] work: W },
+        Gone,
+    }
+}
+
+pin_project! {
+    /// See the module. `M` makes the work of the turn.
+    pub(crate) struct Body<S, M, W> where S: Send, S: 'static {
+        #[pin]
+        stage: Stage<S, M, W>,
+        name: BodyId,
+    }
+}
+
+impl<S, M, W> Body<S, M, W>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+{
+    pub(crate) fn waiting(make: M) -> Self {
+        Self {
+            stage: Stage::Waiting { make },
+            name: (0, 0),
+        }
+    }
+
+    pub(crate) fn ready(make: M, held: Held<S>) -> Self {
+        Self {
+            name: held.body(),
+            stage: Stage::Ready { make, held },
+        }
+    }
+
+    fn grant(self: Pin<&mut Self>, held: Held<S>) {
+        let mut this = self.project();
+        *this.name = held.body();
+        if let StageReplaced::Waiting { make } = this.stage.as_mut().project_replace(Stage::Gone) {
+            this.stage.set(Stage::Ready { make, held });
+        }
+    }
+
+    fn has_begun(self: Pin<&mut Self>) -> bool {
+        matches!(
+            self.project().stage.project(),
+            StageProjected::Running { .. }
+        )
+    }
+}
+
+impl<S, M, W> Future for Body<S, M, W>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+{
+    type Output = Result<W::Output, Ended>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let (polled, abandoned) = frame::within(*this.name, || {
+            catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)))
+        });
+        let ended = match polled {
+            Ok(Poll::Pending) if !abandoned => return Poll::Pending,
+            Ok(Poll::Pending) => Err(Ended::Closed(true)),
+            Ok(Poll::Ready(out)) => Ok(out),
+            Err(panic) => Err(Ended::Panicked(message(&*panic))),
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| this.stage.set(Stage::Gone))) {
+            discard(panic);
+        }
+        Poll::Ready(ended)
+    }
+}
+
+fn poll_stage<S, M, W>(mut stage: Pin<&mut Stage<S, M, W>>, cx: &mut Context<'_>) -> Poll<W::Output>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+{
+    if let StageProjected::Ready { .. } = stage.as_mut().project() {
+        if let StageReplaced::Ready { make, held } = stage.as_mut().project_replace(Stage::Gone) {
+            stage.set(Stage::Running { work: make(held) });
+        }
+    }
+    match stage.project() {
+        StageProjected::Running { work } => work.poll(cx),
+        // Polled again after its end, or before its grant: nobody does.
+        _ => Poll::Pending,
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> Box<str> {
+    if let Some(said) = panic.downcast_ref::<&'static str>() {
+        return (*said).into();
+    }
+    match panic.downcast_ref::<String>() {
+        Some(said) => said.as_str().into(),
+        None => "a panic without words".into(),
+    }
+}
+
+/// Where a queued body's answer goes.
+pub(crate) trait Answer<T>: Send {
+    fn answer(&mut self, ended: Result<T, Ended>);
+}
+
+/// Nobody waits.
+pub(crate) struct Nobody;
+
+impl<T> Answer<T> for Nobody {
+    fn answer(&mut self, ended: Result<T, Ended>) {
+        if let Ok(out) = ended {
+            discard(out);
+        }
+    }
+}
+
+/// A requester waits.
+pub(crate) struct Requester<T>(Option<oneshot::Sender<Result<T, Ended>>>);
+
+pub(crate) type Reply<T> = oneshot::Receiver<Result<T, Ended>>;
+
+impl<T> Requester<T> {
+    pub(crate) fn new() -> (Self, Reply<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Some(sender)), receiver)
+    }
+}
+
+impl<T: Send> Answer<T> for Requester<T> {
+    fn answer(&mut self, ended: Result<T, Ended>) {
+        if let Some(sender) = self.0.take() {
+            // Waking the requester, and dropping what it no longer wants, is user code.
+            discard(catch_unwind(AssertUnwindSafe(|| sender.send(ended))));
+        }
+    }
+}
+
+pin_project! {
+    /// A body in a queue, and then in a task.
+    pub(crate) struct Queued<S, M, W, A>
+    where
+        S: Send,
+        S: 'static,
+        M: FnOnce(Held<S>) -> W,
+        W: Future,
+        A: Answer<W::Output>,
+    {
+        #[pin]
+        body: Body<S, M, W>,
+        exec: Exec,
+        lane: Option<Arc<Lane<S>>>,
+        answer: Option<A>,
+    }
+
+    impl<S, M, W, A> PinnedDrop for Queued<S, M, W, A>
+    where
+        S: Send,
+        S: 'static,
+        M: FnOnce(Held<S>) -> W,
+        W: Future,
+        A: Answer<W::Output>,
+    {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if let Some(mut answer) = this.answer.take() {
+                let began = this.body.as_mut().has_begun();
+                // The work goes before its requester is told.
+                discard(catch_unwind(AssertUnwindSafe(|| {
+                    this.body.as_mut().project().stage.set(Stage::Gone);
+                })));
+                answer.answer(Err(Ended::Closed(began)));
+            }
+        }
+    }
+}
+
+impl<S, M, W, A> Queued<S, M, W, A>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+    A: Answer<W::Output>,
+{
+    pub(crate) fn new(exec: &Exec, lane: Option<Arc<Lane<S>>>, make: M, answer: A) -> Self {
+        Self {
+            body: Body::waiting(make),
+            exec: exec.clone(),
+            lane,
+            answer: Some(answer),
+        }
+    }
+}
+
+impl<S, M, W, A> Future for Queued<S, M, W, A>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+    A: Answer<W::Output>,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        match this.body.poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(ended) => {
+                if let Some(mut answer) = this.answer.take() {
+                    answer.answer(ended);
+                }
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl<S, M, W, A> Start for Queued<S, M, W, A>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W + Send,
+    W: Future + Send,
+    A: Answer<W::Output>,
+{
+    fn exec(&self) -> &Exec {
+        &self.exec
+    }
+}
+
+impl<S, M, W, A> Job<S> for Queued<S, M, W, A>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W + Send + 'static,
+    W: Future + Send + 'static,
+    A: Answer<W::Output> + 'static,
+{
+    fn grant(mut self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, taken: Taken<S>) -> Due {
+        let this = self.as_mut().project();
+        let held = Held::new(strand, taken, this.lane.take());
+        this.body.grant(held);
+        self
+    }
+}

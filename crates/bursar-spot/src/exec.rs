@@ -1,0 +1,117 @@
+//! The executor of a host: where turns run once nobody's poll does. The one place that starts tasks.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The task is gone without an answer: its executor shut down.
+#[derive(Debug)]
+pub(crate) struct Lost;
+
+#[cfg(not(bursar_shuttle))]
+mod imp {
+    use std::future::Future;
+
+    /// Where a host's turns run.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Exec {
+        handle: tokio::runtime::Handle,
+        id: tokio::runtime::Id,
+    }
+
+    pub(super) type Task<T> = tokio::task::JoinHandle<T>;
+
+    impl Exec {
+        /// The executor this thread runs in, if it runs in one.
+        pub(crate) fn current() -> Option<Self> {
+            let handle = tokio::runtime::Handle::try_current().ok()?;
+            Some(Self::of(handle))
+        }
+
+        pub(crate) fn of(handle: tokio::runtime::Handle) -> Self {
+            Self {
+                id: handle.id(),
+                handle,
+            }
+        }
+
+        /// Whether this thread runs in this executor, so that what is polled here may stay here.
+        #[inline]
+        pub(crate) fn is_current(&self) -> bool {
+            tokio::runtime::Handle::try_current().is_ok_and(|here| here.id() == self.id)
+        }
+
+        #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+        pub(super) fn task<F>(&self, future: F) -> Task<F::Output>
+        where
+            F: Future + Send + 'static,
+            F::Output: Send + 'static,
+        {
+            self.handle.spawn(future)
+        }
+    }
+}
+
+#[cfg(bursar_shuttle)]
+mod imp {
+    use std::future::Future;
+
+    #[derive(Clone, Debug)]
+    pub(crate) struct Exec;
+
+    pub(super) type Task<T> = shuttle::future::JoinHandle<T>;
+
+    impl Exec {
+        pub(crate) fn current() -> Option<Self> {
+            Some(Self)
+        }
+
+        pub(crate) fn is_current(&self) -> bool {
+            true
+        }
+
+        pub(super) fn task<F>(&self, future: F) -> Task<F::Output>
+        where
+            F: Future + Send + 'static,
+            F::Output: Send + 'static,
+        {
+            shuttle::future::spawn(future)
+        }
+    }
+}
+
+pub(crate) use imp::Exec;
+
+impl Exec {
+    /// Starts a task. Dropping what comes back leaves it running.
+    pub(crate) fn spawn<F>(&self, future: F) -> Join<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Join(self.task(future))
+    }
+}
+
+/// The answer of a task.
+#[derive(Debug)]
+#[must_use = "say that the task is left alone, if it is"]
+pub(crate) struct Join<T>(imp::Task<T>);
+
+impl<T> Join<T> {
+    /// Nobody waits for the task.
+    pub(crate) fn detach(self) {
+        #[cfg(bursar_shuttle)]
+        self.0.detach();
+    }
+}
+
+impl<T> Future for Join<T> {
+    type Output = Result<T, Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|answer| answer.map_err(|_gone| Lost))
+    }
+}

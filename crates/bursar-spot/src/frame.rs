@@ -1,0 +1,182 @@
+//! Where this thread stands: in whose body, and who starts the work that comes next.
+//!
+//! Work that a turn's end makes due is not started where the turn ended, which may be anywhere in user code, perhaps
+//! under a mutex. In a task of ours it waits until the task's own poll is over and is started there, one after the
+//! other; anywhere else the executor starts it.
+//!
+//! Invariants:
+//! 1. Due work is started with no body around it, in a task that the host's executor started for a turn: it inherits
+//!    no chain, no span and no task-local of whoever ended the turn before it.
+//! 2. Neither starting nor dropping work recurses: what becomes due meanwhile joins the thread's list.
+//! 3. At most [`BATCH`] pieces of work are started in one poll; the rest become tasks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use pin_project_lite::pin_project;
+
+use crate::exec::Exec;
+use crate::sync::thread_local;
+
+/// How much due work one poll starts. Fewer than 16 cost three to four times as much a turn.
+const BATCH: usize = 64;
+
+/// Work that holds what it needs: its first poll begins a turn.
+pub(crate) trait Start: Future<Output = ()> + Send {
+    fn exec(&self) -> &Exec;
+}
+
+pub(crate) type Due = Pin<Box<dyn Start>>;
+
+/// Names a body: the strand's address and a number within it. Zero is none.
+pub(crate) type BodyId = (usize, u64);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Nothing of ours is below on this thread's stack.
+    Outside,
+    /// In a task of ours.
+    Task,
+    /// Handing due work to the executor.
+    Spawning,
+}
+
+thread_local! {
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Outside) };
+    static BODY: Cell<BodyId> = const { Cell::new((0, 0)) };
+    static ABANDONED: Cell<bool> = const { Cell::new(false) };
+    static DUE: RefCell<VecDeque<Due>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Sees to it that due work is started.
+pub(crate) fn start(due: Due) {
+    let mode = MODE.try_with(Cell::get);
+    match mode {
+        // The thread is ending and its list is gone.
+        Err(_) => spawn(due),
+        Ok(Mode::Outside) => {
+            let _mode = enter(Mode::Spawning);
+            spawn(due);
+            while let Some(due) = pop() {
+                spawn(due);
+            }
+        }
+        Ok(Mode::Task | Mode::Spawning) => {
+            let mut due = Some(due);
+            // Nothing of a user's runs while the list is borrowed; without a list the thread is ending.
+            let _kept = DUE.try_with(|list| list.borrow_mut().extend(due.take()));
+            if let Some(due) = due {
+                spawn(due);
+            }
+        }
+    }
+}
+
+fn pop() -> Option<Due> {
+    DUE.with(|list| {
+        let mut list = list.borrow_mut();
+        let due = list.pop_front();
+        if list.is_empty() && list.capacity() > BATCH {
+            *list = VecDeque::new();
+        }
+        due
+    })
+}
+
+fn spawn(due: Due) {
+    let exec = due.exec().clone();
+    exec.spawn(task(due)).detach();
+}
+
+/// Makes a future a task of ours: due work that arises in its polls is started after them.
+pub(crate) fn task<F: Future>(future: F) -> Task<F> {
+    Task { future }
+}
+
+pin_project! {
+    /// See [`task`].
+    pub(crate) struct Task<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Task<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let mode = enter(Mode::Task);
+        let outermost = mode.before == Mode::Outside;
+        let polled = catch_unwind(AssertUnwindSafe(|| self.project().future.poll(cx)));
+        if outermost {
+            drain();
+        }
+        drop(mode);
+        polled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+fn drain() {
+    for _ in 0..BATCH {
+        let Some(mut due) = pop() else { return };
+        // A first poll without a waker is always followed by one with the task's.
+        let mut cx = Context::from_waker(Waker::noop());
+        match catch_unwind(AssertUnwindSafe(|| due.as_mut().poll(&mut cx))) {
+            Ok(Poll::Pending) => spawn(due),
+            // Bodies keep their panics; what escapes is that of a user's drop, which the hook has reported.
+            Ok(Poll::Ready(())) | Err(_) => {}
+        }
+    }
+    let _mode = enter(Mode::Spawning);
+    while let Some(due) = pop() {
+        spawn(due);
+    }
+}
+
+struct Entered {
+    before: Mode,
+}
+
+fn enter(mode: Mode) -> Entered {
+    Entered {
+        before: MODE.replace(mode),
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        MODE.set(self.before);
+    }
+}
+
+/// Polls a body under its name. True if it is to be abandoned: its Spot closed while it had yielded.
+#[inline]
+pub(crate) fn within<T>(body: BodyId, poll: impl FnOnce() -> T) -> (T, bool) {
+    struct Leave(BodyId, bool);
+
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            BODY.set(self.0);
+            ABANDONED.set(self.1);
+        }
+    }
+
+    let leave = Leave(BODY.replace(body), ABANDONED.replace(false));
+    let out = poll();
+    let abandoned = ABANDONED.get();
+    drop(leave);
+    (out, abandoned)
+}
+
+/// Asks for the body around this poll to be abandoned; false if that is not the one named.
+pub(crate) fn abandon(body: BodyId) -> bool {
+    let inside = BODY.get() == body;
+    if inside {
+        ABANDONED.set(true);
+    }
+    inside
+}

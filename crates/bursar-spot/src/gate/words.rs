@@ -1,0 +1,206 @@
+//! The words of a gate: what it keeps of whom, and what it tells its caller to do.
+
+use std::task::Waker;
+
+use slab::Slab;
+
+use crate::line::{Line, Records, Ticket};
+
+/// Which claim work needs: that of a lane, or none (the Spot's own work).
+pub(crate) type LaneIndex = Option<u32>;
+
+/// How far a Spot's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Open,
+    /// Waits for what runs to end.
+    Closing,
+    /// The last turn runs.
+    Last,
+    Closed,
+}
+
+/// What a record's owner finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Not accepted yet: the line is full.
+    Space,
+    /// Waits for the gate or, in a lane with a gate of its own, for that.
+    Line,
+    /// Set aside until its lane's claim is free.
+    Aside,
+    /// Yielded: it waits for something else.
+    Away,
+    /// Granted, and not come for yet.
+    Granted,
+    /// The Spot closed.
+    Closed,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter<J> {
+    /// What is started when granted; without it somebody is woken to come for the grant.
+    pub(super) job: Option<J>,
+    pub(super) waker: Option<Waker>,
+    pub(super) lane: LaneIndex,
+    pub(super) place: Place,
+    /// Accepted from outside, so that it counts against the limit.
+    pub(super) counted: bool,
+    /// Holds its lane's claim already.
+    pub(super) resumes: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) claimed: bool,
+    pub(super) aside: Line,
+}
+
+/// What only a Spot with waiters, lanes or a closer needs.
+#[derive(Debug)]
+pub(super) struct Busy<J> {
+    pub(super) records: Records<Waiter<J>>,
+    pub(super) line: Line,
+    pub(super) space: Line,
+    pub(super) lanes: Slab<Lane>,
+    pub(super) waiting: u32,
+    /// Records of yielded bodies, wherever they stand.
+    pub(super) yielded: u32,
+    pub(super) closers: Vec<Waker>,
+}
+
+impl<J> Busy<J> {
+    pub(super) const fn new() -> Self {
+        Self {
+            records: Records::new(),
+            line: Line::new(),
+            space: Line::new(),
+            lanes: Slab::new(),
+            waiting: 0,
+            yielded: 0,
+            closers: Vec::new(),
+        }
+    }
+
+    /// Takes a record out of whatever it is linked in.
+    pub(super) fn unlink(&mut self, ticket: Ticket) -> Option<()> {
+        let waiter = self.records.get(ticket)?;
+        let (place, lane) = (waiter.place, waiter.lane);
+        match (place, lane) {
+            (Place::Space, _) => self.records.unlink(&mut self.space, ticket),
+            (Place::Line, _) => self.records.unlink(&mut self.line, ticket),
+            (Place::Aside, Some(lane)) => {
+                self.records
+                    .unlink(&mut self.lanes[lane as usize].aside, ticket);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// The Spot closes: a record whose owner will come for it is marked, any other is freed with its work. A grant
+    /// stands.
+    pub(super) fn dismiss(&mut self, ticket: Ticket, gone: &mut Dismissed<J>) {
+        let Some(waiter) = self.records.get(ticket) else {
+            return;
+        };
+        if matches!(waiter.place, Place::Granted | Place::Closed) {
+            return;
+        }
+        if self.unlink(ticket).is_none() {
+            return;
+        }
+        let Some(waiter) = self.records.get(ticket) else {
+            return;
+        };
+        let waits = waiter.place == Place::Space || waiter.job.is_none();
+        gone.jobs.extend(waiter.job.take());
+        gone.wakers.extend(waiter.waker.take());
+        if waits {
+            waiter.place = Place::Closed;
+        } else {
+            self.records.remove(ticket);
+        }
+    }
+}
+
+/// What to do once the lock is gone.
+#[derive(Debug)]
+#[must_use = "a granted turn must be started"]
+pub(crate) struct Effects<S, J> {
+    pub(crate) next: Next<S, J>,
+    /// Somebody whose work found space, or whose wait is over.
+    pub(crate) woken: Option<Waker>,
+}
+
+/// What comes next on a gate.
+#[derive(Debug)]
+pub(crate) enum Next<S, J> {
+    Nothing,
+    Start {
+        job: J,
+        state: Option<Box<S>>,
+        lane: LaneIndex,
+        seq: u64,
+    },
+    Wake(Option<Waker>),
+    /// Everything has ended: the last turn is due.
+    Last(Box<S>),
+    /// The last turn has ended.
+    Ended {
+        state: Option<Box<S>>,
+        closers: Vec<Waker>,
+    },
+}
+
+impl<S, J> Effects<S, J> {
+    pub(super) const NONE: Self = Self {
+        next: Next::Nothing,
+        woken: None,
+    };
+}
+
+/// A turn that may begin.
+#[derive(Debug)]
+pub(crate) struct Taken<S> {
+    /// Missing in a lane with a gate of its own.
+    pub(crate) state: Option<Box<S>>,
+    pub(crate) seq: u64,
+}
+
+/// How work was received.
+#[derive(Debug)]
+pub(crate) enum Received<S, J> {
+    /// Nothing is before it.
+    Start(J, Taken<S>),
+    Queued(Ticket),
+    /// It waits for space.
+    Full(Ticket),
+    /// It would have to wait for space, and was not to.
+    Refused(J),
+    Closed(J),
+}
+
+/// What who waits for a grant finds.
+#[derive(Debug)]
+pub(crate) enum Come<S> {
+    Taken(Taken<S>),
+    /// Not yet; the waker this one replaced.
+    Wait(Option<Waker>),
+    Closed,
+}
+
+/// What a close leaves to be dropped and woken.
+#[derive(Debug)]
+pub(crate) struct Dismissed<J> {
+    pub(crate) jobs: Vec<J>,
+    pub(crate) wakers: Vec<Waker>,
+}
+
+/// Work on its way in.
+#[derive(Debug)]
+pub(crate) struct Arrival<J> {
+    pub(crate) job: J,
+    pub(crate) lane: LaneIndex,
+    pub(crate) counted: bool,
+}

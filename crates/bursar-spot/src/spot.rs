@@ -1,0 +1,188 @@
+//! A Spot as its users hold it.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::body::{Nobody, Queued};
+use crate::error::SpotError;
+use crate::kind::{Kind, SpotWide};
+use crate::line::Ticket;
+use crate::strand::{Held, Lane, Strand};
+use crate::submit::{Asked, Sent, Target};
+use crate::turn::{Entered, Turn};
+
+/// State that one turn at a time may touch. Cheap to clone; every clone is the same Spot.
+pub struct Spot<S: Send + 'static, K: Kind = SpotWide> {
+    strand: Arc<Strand<S>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// By hand, since a derived one would ask for `S: Clone`.
+impl<S: Send + 'static, K: Kind> Clone for Spot<S, K> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.strand))
+    }
+}
+
+impl<S: Send + 'static, K: Kind> Spot<S, K> {
+    pub(crate) fn new(strand: Arc<Strand<S>>) -> Self {
+        Self {
+            strand,
+            kind: PhantomData,
+        }
+    }
+
+    pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
+        &self.strand
+    }
+
+    fn target(&self) -> Target<'_, S> {
+        Target {
+            strand: &self.strand,
+            lane: None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.strand.name
+    }
+
+    /// Runs `work` as a turn and waits for its result.
+    ///
+    /// Once accepted the work runs to its end whether or not this future is still there, unless the Spot closes.
+    ///
+    /// # Errors
+    /// See [`SpotErrorKind`](crate::SpotErrorKind).
+    ///
+    /// # Cancel safety
+    /// Dropping the future before the work was accepted takes it back; afterwards it only gives up the result.
+    pub fn request<F, W>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<W::Output, SpotError>> + Send + use<'_, S, K, F, W>
+    where
+        F: FnOnce(Turn<S, K>) -> W + Send + 'static,
+        W: Future<Output: Send + 'static> + Send + 'static,
+    {
+        Asked::new(self.target(), move |held| work(Turn::new(held)))
+    }
+
+    /// Hands `work` in to be run as a turn, and returns once it is accepted. It never runs inside of this call.
+    ///
+    /// # Errors
+    /// See [`SpotErrorKind`](crate::SpotErrorKind).
+    ///
+    /// # Cancel safety
+    /// Dropping the future before the work was accepted takes it back.
+    pub fn send<F, W>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<(), SpotError>> + Send + use<'_, S, K, F, W>
+    where
+        F: FnOnce(Turn<S, K>) -> W + Send + 'static,
+        W: Future<Output: Send> + Send + 'static,
+    {
+        Sent::new(self.target(), move |held| work(Turn::new(held)))
+    }
+
+    /// Takes a turn right here: it lasts until what comes back is dropped, and cannot yield.
+    ///
+    /// # Errors
+    /// The Spot has closed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives its place up.
+    pub async fn enter(&self) -> Result<Entered<'_, S>, SpotError> {
+        if let Some(state) = self.strand.enter() {
+            return Ok(Entered::new(&self.strand, state));
+        }
+        self.wait_to_enter().await
+    }
+
+    async fn wait_to_enter(&self) -> Result<Entered<'_, S>, SpotError> {
+        struct Waits<'s, S: Send + 'static> {
+            strand: &'s Arc<Strand<S>>,
+            ticket: Option<Ticket>,
+        }
+
+        impl<S: Send + 'static> Drop for Waits<'_, S> {
+            fn drop(&mut self) {
+                if let Some(ticket) = self.ticket.take() {
+                    self.strand.quit(ticket);
+                }
+            }
+        }
+
+        let strand = &self.strand;
+        let mut waits = Waits {
+            strand,
+            ticket: None,
+        };
+        let closed = || Err(SpotError::closed(&strand.name, false));
+        poll_fn(move |cx| {
+            let state = match waits.ticket {
+                None => match strand.wait(cx.waker()) {
+                    Ok(None) => return Poll::Ready(closed()),
+                    Ok(ticket) => {
+                        waits.ticket = ticket;
+                        return Poll::Pending;
+                    }
+                    Err(state) => state,
+                },
+                Some(ticket) => match std::task::ready!(strand.come(ticket, cx)) {
+                    None => return Poll::Ready(closed()),
+                    Some(taken) => {
+                        waits.ticket = None;
+                        taken.state
+                    }
+                },
+            };
+            Poll::Ready(match state {
+                Some(state) => Ok(Entered::new(strand, state)),
+                None => closed(),
+            })
+        })
+        .await
+    }
+}
+
+/// For the parts of this crate that make turns of their own: timers, completions.
+impl<S: Send + 'static, K: Kind> Spot<S, K> {
+    /// Queues `work` as a turn of this Spot, or of `lane`. It counts against no limit. `work` is called when the turn
+    /// starts, and dropped if the turn never will: because it was cancelled, or because the Spot closed. `None` if the
+    /// Spot has closed; then it is dropped at once.
+    ///
+    /// Nothing is run inside of this call.
+    pub(crate) fn submit<M, W>(&self, lane: Option<&Arc<Lane<S>>>, work: M) -> Option<Ticket>
+    where
+        M: FnOnce(Held<S>) -> W + Send + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let exec = &self.strand.common.exec;
+        let job = Box::pin(Queued::new(exec, lane.cloned(), work, Nobody));
+        self.strand.submit(job, lane.map(|lane| lane.index()))
+    }
+
+    /// Takes back submitted work that has not started. False if it has, or is gone: work that was granted its turn
+    /// but has not been polled yet counts as started, so what must not run any more also checks when it is called.
+    pub(crate) fn cancel(&self, ticket: Ticket) -> bool {
+        self.strand.cancel(ticket)
+    }
+
+    /// A lane: work of one lane runs one after the other, also across yields. In a Spot whose lanes have gates of their
+    /// own its turns have no state of the Spot. It ends with its last owner.
+    pub(crate) fn open_lane(&self) -> Arc<Lane<S>> {
+        Lane::open(&self.strand)
+    }
+}
+
+impl<S: Send + 'static, K: Kind> fmt::Debug for Spot<S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Spot").field(&self.strand.name).finish()
+    }
+}

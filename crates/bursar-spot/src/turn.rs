@@ -1,0 +1,170 @@
+//! Turns: what work holds while it runs.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::frame;
+use crate::kind::{Kind, SharedGate, SpotWide};
+use crate::strand::{Held, Strand};
+
+/// One piece of work that holds its Spot's gate. Dropping it ends the turn.
+///
+/// It is handed to the closure of [`request`](crate::Spot::request) or [`send`](crate::Spot::send) by value.
+pub struct Turn<S: Send + 'static, K: Kind = SpotWide> {
+    held: Held<S>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<S: Send + 'static, K: Kind> Turn<S, K> {
+    pub(crate) fn new(held: Held<S>) -> Self {
+        Self {
+            held,
+            kind: PhantomData,
+        }
+    }
+
+    /// The Spot's state, which nobody else can touch until the turn ends or yields.
+    #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "a turn of the Spot's own gate has its state from its grant to its end"
+    )]
+    pub fn state(&mut self) -> &mut S {
+        self.held.state_mut().expect("a turn holds its state")
+    }
+
+    /// The name of its Spot.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.held.strand().name
+    }
+}
+
+impl<S: Send + 'static, K: SharedGate> Turn<S, K> {
+    /// Returns the gate while `future` waits, and takes it back in a new turn.
+    ///
+    /// The future is polled once with the gate still held, so that it is under way; then the gate is free for whatever
+    /// waits. When the future is done the body lines up behind what waits by then, and gets its turn back with the
+    /// future's output. A future that is done at once yields all the same to what waits already.
+    ///
+    /// The turn goes in by value: nothing borrowed from its state lives across the wait, and the state that comes back
+    /// may have changed.
+    ///
+    /// # Cancel safety
+    /// Dropping this future ends the turn.
+    pub async fn yield_on<F: Future>(self, future: F) -> (Self, F::Output) {
+        let (held, out) = yield_on(self.held, future).await;
+        (Self::new(held), out)
+    }
+}
+
+/// See [`Turn::yield_on`].
+pub(crate) async fn yield_on<S: Send + 'static, F: Future>(
+    held: Held<S>,
+    future: F,
+) -> (Held<S>, F::Output) {
+    let mut future = pin!(future);
+    let mut held = Some(held);
+    let mut away = None;
+    let mut output = None;
+    let mut asked = false;
+    poll_fn(move |cx| {
+        if output.is_none() {
+            if let Poll::Ready(out) = future.as_mut().poll(cx) {
+                output = Some(out);
+            }
+            match (held.take(), &away) {
+                // Done at once, and nobody waits: there is nobody to go first.
+                (Some(kept), _) if output.is_some() && !kept.strand().contended() => {
+                    if let Some(out) = output.take() {
+                        return Poll::Ready((kept, out));
+                    }
+                }
+                (Some(kept), _) => away = Some(kept.yields(cx.waker())),
+                _ => {}
+            }
+        }
+        let Some(place) = &mut away else {
+            return Poll::Pending;
+        };
+        if output.is_none() {
+            if place.keep(cx.waker()) && !frame::abandon(place.body()) {
+                away = None;
+            }
+            return Poll::Pending;
+        }
+        match place.poll_back(&mut asked, cx) {
+            Poll::Ready(Some(held)) => match output.take() {
+                Some(out) => Poll::Ready((held, out)),
+                None => Poll::Pending,
+            },
+            Poll::Ready(None) => {
+                // Inside its own body it goes with that; elsewhere nothing of it is left to wait for.
+                if !frame::abandon(place.body()) {
+                    away = None;
+                }
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+impl<S: Send + 'static, K: Kind> fmt::Debug for Turn<S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn")
+            .field("spot", &self.held.strand().name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A turn that runs where it was entered, and cannot yield. Dropping it ends it.
+///
+/// Made by [`Spot::enter`](crate::Spot::enter).
+#[must_use = "the turn ends when it is dropped"]
+pub struct Entered<'s, S: Send + 'static> {
+    strand: &'s Arc<Strand<S>>,
+    state: Option<Box<S>>,
+}
+
+impl<'s, S: Send + 'static> Entered<'s, S> {
+    pub(crate) fn new(strand: &'s Arc<Strand<S>>, state: Box<S>) -> Self {
+        Self {
+            strand,
+            state: Some(state),
+        }
+    }
+
+    /// The Spot's state, which nobody else can touch until the turn ends.
+    #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "an entered turn has its state until its drop"
+    )]
+    pub fn state(&mut self) -> &mut S {
+        self.state.as_deref_mut().expect("a turn holds its state")
+    }
+}
+
+impl<S: Send + 'static> Drop for Entered<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.strand.common.close_on_panic && std::thread::panicking() {
+            self.strand.close(crate::error::CloseReason::Panicked);
+        }
+        self.strand.leave(self.state.take(), None);
+    }
+}
+
+impl<S: Send + 'static> fmt::Debug for Entered<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered")
+            .field("spot", &self.strand.name)
+            .finish_non_exhaustive()
+    }
+}
