@@ -9,9 +9,10 @@ use crate::bounds::Bounds;
 use crate::call::{Denied, Holding};
 use crate::clock::{Alarm, ClockHandle, earlier};
 use crate::engine::Plan;
-use crate::error::{CallError, EndedBy, Refusal};
+use crate::error::{CallError, EndedBy};
 use crate::key::Key;
 use crate::record::passed;
+use crate::refusal::Refusal;
 
 /// Waits until the call holds everything it needs, within the caller's bounds.
 ///
@@ -58,6 +59,7 @@ pub(crate) fn poll_admission<B: Bounds, E>(
         return Poll::Ready(answer.map_err(|denied| match denied {
             Denied::Overloaded(refusal) => CallError::Overloaded(refusal),
             Denied::Stopping(refusal) => CallError::Stopping(refusal),
+            Denied::Deadlock(refusal) => CallError::WouldDeadlock(refusal),
         }));
     }
     if let Some(at) = earlier(bounds.deadline(), holding.wait_until()) {
@@ -166,6 +168,9 @@ impl Pause {
             Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
             Poll::Ready(Err(Denied::Overloaded(_))) => return Poll::Ready(Err(EndedBy::Overload)),
             Poll::Ready(Err(Denied::Stopping(_))) => return Poll::Ready(Err(EndedBy::Stopping)),
+            Poll::Ready(Err(Denied::Deadlock(_))) => {
+                return Poll::Ready(Err(EndedBy::WouldDeadlock));
+            }
             Poll::Pending => {}
         }
         let callers = bounds.deadline();

@@ -17,14 +17,15 @@ use crate::admit::{Pause, admit, yield_now};
 use crate::attempt::Attempt;
 use crate::bounds::{Bounds, Unbounded};
 use crate::call::Holding;
-use crate::chain::{Frame, Link};
+use crate::chain::links::{Chain, Tie};
 use crate::clock::{Alarm, earlier};
 use crate::contract::{Call, Contract, Stated};
 use crate::engine::Plan;
-use crate::error::{CallError, EndedBy, Refusal, Site};
+use crate::error::{CallError, EndedBy};
 use crate::key::Key;
 use crate::outcome::Failure;
 use crate::record::{Record, gone, judge};
+use crate::refusal::{Refusal, Site};
 use crate::retry::Next;
 
 type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
@@ -47,6 +48,8 @@ enum State<F, T, E> {
 
 struct Job<F, T, E> {
     attempt: Attempt,
+    /// What its requester stood in.
+    above: Chain,
     shared: Mutex<Shared<F, T, E>>,
 }
 
@@ -74,7 +77,9 @@ where
         if self.attempt.number() > 1 {
             work.holding.plan().counters.retried();
         }
-        let answer = catch_unwind(AssertUnwindSafe(|| (work.handler)(&self.attempt)));
+        let frame = work.holding.frame();
+        let handler = || self.above.call(frame, || (work.handler)(&self.attempt));
+        let answer = catch_unwind(AssertUnwindSafe(handler));
         let mut shared = self.lock();
         if matches!(shared.state, State::Answered) {
             // Nobody is there to take the answer. Units and key go back here, when the work has really ended.
@@ -136,7 +141,7 @@ where
 }
 
 /// Severs the handler from its requester, tells it, and leaves the job to its thread, when the caller goes away.
-struct Caller<'j, F, T, E>(&'j Job<F, T, E>, &'j Link)
+struct Caller<'j, F, T, E>(&'j Job<F, T, E>, Tie)
 where
     F: FnMut(&Attempt) -> Result<T, Failure<E>>;
 
@@ -146,7 +151,7 @@ where
 {
     fn drop(&mut self) {
         // Before anything else: the requester's own call ends right after this.
-        self.1.sever();
+        self.1.cut();
         let left = self.0.settle();
         if matches!(left, State::Running) {
             self.0.attempt.cancel();
@@ -167,9 +172,9 @@ impl<F, T, E> Submitted<F, T, E>
 where
     F: FnMut(&Attempt) -> Result<T, Failure<E>>,
 {
-    fn run(mut self, link: &Arc<Link>, frame: Frame) {
+    fn run(mut self) {
         if let Some(job) = self.job.take() {
-            link.enter(frame, || job.perform());
+            job.perform();
         }
     }
 }
@@ -266,8 +271,7 @@ where
 {
     let mut holding = Holding::new(&**plan);
     admit(&mut holding, &mut bounds, key).await?;
-    let link = Link::capture();
-    let frame = holding.frame();
+    let (above, tie) = Chain::tied();
     let mut work = Work {
         handler,
         holding: holding.promote(Arc::clone(plan)),
@@ -277,12 +281,13 @@ where
     let mut record = Record::new(stated.effect, attempt.idempotency_key.is_some());
     let job = Arc::new(Job {
         attempt,
+        above,
         shared: Mutex::new(Shared {
             state: State::Idle,
             waker: None,
         }),
     });
-    let _caller = Caller(&job, &link);
+    let _caller = Caller(&job, tie);
     let mut last: Option<Failure<E>> = None;
     loop {
         let deadline = plan
@@ -291,7 +296,7 @@ where
         job.attempt
             .begin(record.attempts + 1, earlier(deadline, bounds.deadline()));
         job.lock().state = State::Queued(work);
-        spawn(&job, &link, frame);
+        spawn(&job);
         let (by, answer) = match one_attempt(plan, &job, &mut bounds, deadline).await {
             End::NeverRan(by) => return Err(never_ran(plan, &record, by, last)),
             End::Cut(by) => {
@@ -372,7 +377,7 @@ async fn between<B: Bounds>(
     clippy::disallowed_methods,
     reason = "the one place that takes a blocking thread"
 )]
-fn spawn<F, T, E>(job: &Arc<Job<F, T, E>>, link: &Arc<Link>, frame: Frame)
+fn spawn<F, T, E>(job: &Arc<Job<F, T, E>>)
 where
     F: FnMut(&Attempt) -> Result<T, Failure<E>> + Send + 'static,
     T: Send + 'static,
@@ -381,10 +386,7 @@ where
     let submitted = Submitted {
         job: Some(Arc::clone(job)),
     };
-    let link = Arc::clone(link);
-    drop(tokio::task::spawn_blocking(move || {
-        submitted.run(&link, frame)
-    }));
+    drop(tokio::task::spawn_blocking(move || submitted.run()));
 }
 
 fn never_ran<E>(
@@ -399,6 +401,7 @@ fn never_ran<E>(
     let refusal = Refusal {
         names: Arc::clone(&plan.names),
         site: Site::Thread,
+        chain: None,
     };
     match by {
         Some(EndedBy::CallerLeft) => CallError::Withdrawn(refusal),

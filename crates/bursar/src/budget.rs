@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 
 use crossbeam_utils::CachePadded;
 
-use crate::error::Usage;
 use crate::fifo::{Arrival, Joined, List, Slot, Slots, State};
+use crate::refusal::Usage;
 use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 

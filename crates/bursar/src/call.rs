@@ -12,6 +12,7 @@
 //!    counts it, under the lock it waits behind.
 //! 4. Nothing here waits on its own account: one poll takes all that is free.
 
+mod acquire;
 mod waiting;
 
 use std::ops::Deref;
@@ -19,15 +20,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use crate::budget::NotTaken;
+use crate::chain::links::Node;
 use crate::chain::{self, Frame};
 use crate::engine::Plan;
-use crate::error::{Refusal, Site};
-use crate::fifo::{Arrival, Joined, Slot, State};
+use crate::fifo::{Slot, State};
 use crate::key::Key;
 use crate::keys::{Asked, KeyHold};
+use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
-use waiting::reserve_wait;
 
 /// See the module.
 ///
@@ -44,9 +44,13 @@ pub(crate) struct Holding<P: Deref<Target = Plan>> {
     /// Counted among the operation's waiting calls.
     waiting: bool,
     lobby: bool,
+    /// Admitted past the stop, as a part of live work.
+    late: bool,
     stage: Stage,
     /// Until when the policy lets it wait, once it waits.
     wait_until: Option<Instant>,
+    /// The running attempt's record in its chain, if somebody linked to it.
+    record: Option<Arc<Node>>,
 }
 
 /// What has been counted of a call.
@@ -76,6 +80,7 @@ enum Stage {
 pub(crate) enum Denied {
     Overloaded(Refusal),
     Stopping(Refusal),
+    Deadlock(Refusal),
 }
 
 impl<P: Deref<Target = Plan>> Holding<P> {
@@ -89,8 +94,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             counted: Counted::Nothing,
             waiting: false,
             lobby: false,
+            late: false,
             stage: Stage::Acquiring,
             wait_until: None,
+            record: None,
         }
     }
 
@@ -115,7 +122,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     pub(crate) fn frame(&self) -> Frame {
         Frame {
             engine: self.plan.engine.id(),
-            operation: u64::from(self.plan.number),
+            operation: self.plan.number,
             key: self.key.id(),
         }
     }
@@ -130,7 +137,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         let plan = &*self.plan;
         if !key.is_empty() {
             let keys = &plan.engine.keys;
-            let asked = keys.ask(plan.key_space, key, &mut self.key, || false, || None);
+            let asked = keys.ask(plan.key_space, key, &mut self.key, false, |_| None);
             if asked != Asked::Held {
                 return false;
             }
@@ -171,8 +178,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             _ => {}
         }
         ready!(self.take_budgets(cx))?;
-        if self.lobby && self.taken > 0 {
-            // Back from a pause: a budget is its home again.
+        if self.lobby && (self.taken > 0 || !self.key.is_none()) {
+            // Back from a pause, or admitted past the stop: a budget or the key is its home.
             self.leave_lobby();
         }
         if self.bare() && !self.enter_lobby() {
@@ -180,105 +187,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
         self.start();
         Poll::Ready(Ok(()))
-    }
-
-    fn ask_for_key(&mut self, cx: &mut Context<'_>, key: &Key) -> Poll<Result<(), Denied>> {
-        let plan = &*self.plan;
-        let engine = &plan.engine;
-        let nested = || chain::inside(engine.id());
-        let may_wait = !plan.reject && reserve_wait(plan, &mut self.waiting);
-        let waker = may_wait.then(|| cx.waker().clone());
-        let asked = engine
-            .keys
-            .ask(plan.key_space, key, &mut self.key, nested, || {
-                waker.map(|waker| Arrival {
-                    counters: &plan.counters,
-                    units: 0,
-                    nested: nested(),
-                    bare: true,
-                    counted: false,
-                    waker,
-                })
-            });
-        match asked {
-            Asked::Held => {
-                self.note_if_late();
-                Poll::Ready(Ok(()))
-            }
-            Asked::Queued(slot) => {
-                self.wait(Stage::AtKey, slot);
-                Poll::Pending
-            }
-            Asked::Refused(usage) => Poll::Ready(Err(self.overloaded(Site::Key(usage)))),
-            Asked::Stopping => Poll::Ready(Err(Denied::Stopping(self.turn_away()))),
-        }
-    }
-
-    fn take_budgets(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Denied>> {
-        while let Some(claim) = self.plan.claims.get(self.taken as usize) {
-            let engine = &self.plan.engine;
-            let mut taken = claim.budget.take(claim.units, false);
-            if taken == Err(NotTaken::Stopping) && chain::inside(engine.id()) {
-                taken = claim.budget.take(claim.units, true);
-                if taken.is_ok() {
-                    engine.lifecycle.note_late();
-                }
-            }
-            match taken {
-                Ok(()) => self.taken += 1,
-                Err(NotTaken::Stopping) => {
-                    return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
-                }
-                Err(NotTaken::MustWait)
-                    if self.plan.reject || !reserve_wait(&self.plan, &mut self.waiting) =>
-                {
-                    let site = self.budget_site();
-                    return Poll::Ready(Err(self.overloaded(site)));
-                }
-                Err(NotTaken::MustWait) => {
-                    let joined = claim.budget.join(Arrival {
-                        counters: &self.plan.counters,
-                        units: claim.units,
-                        nested: chain::inside(engine.id()),
-                        bare: self.bare(),
-                        counted: self.counted != Counted::Nothing,
-                        waker: cx.waker().clone(),
-                    });
-                    match joined {
-                        Joined::Taken => {
-                            self.note_if_late();
-                            self.taken += 1;
-                        }
-                        Joined::Queued(slot) => {
-                            self.wait(Stage::AtBudget, slot);
-                            return Poll::Pending;
-                        }
-                        Joined::Stopping => {
-                            return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
-                        }
-                    }
-                }
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// A call with neither key nor budget is held by the lobby, so that a drain sees it.
-    fn enter_lobby(&mut self) -> bool {
-        let engine = &self.plan.engine;
-        self.lobby = engine.lifecycle.enter(false);
-        if !self.lobby && chain::inside(engine.id()) {
-            self.lobby = engine.lifecycle.enter(true);
-            engine.lifecycle.note_late();
-        }
-        self.lobby
-    }
-
-    fn note_if_late(&self) {
-        let lifecycle = &self.plan.engine.lifecycle;
-        if lifecycle.stopping() {
-            lifecycle.note_late();
-        }
     }
 
     fn leave_lobby(&mut self) {
@@ -342,12 +250,15 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         Denied::Stopping(self.refusal(site))
     }
 
+    /// The call may not wait: it is refused for want of capacity, or because its own chain is what it would wait for.
     #[cold]
-    fn overloaded(&mut self, site: Site) -> Denied {
-        if self.give_up(true) {
-            Denied::Overloaded(self.refusal(site))
-        } else {
+    fn denied(&mut self, site: Site, deadlock: bool) -> Denied {
+        if !self.give_up(!deadlock) {
             Denied::Stopping(self.refusal(Site::Nowhere))
+        } else if deadlock {
+            Denied::Deadlock(self.nested_refusal(site))
+        } else {
+            Denied::Overloaded(self.refusal(site))
         }
     }
 
@@ -398,6 +309,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             (Stage::AtKey, Some(slot)) => {
                 let hold = std::mem::take(&mut self.key);
                 engine.lifecycle.tell(engine.keys.leave(hold, slot));
+                if !self.bare() {
+                    self.plan.counters.finished();
+                }
             }
             (Stage::AtBudget, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
@@ -462,8 +376,10 @@ impl<'p> Holding<&'p Plan> {
             counted: self.counted,
             waiting: std::mem::take(&mut self.waiting),
             lobby: self.lobby,
+            late: self.late,
             stage: self.stage,
             wait_until: self.wait_until.take(),
+            record: None,
         };
         // What it held has moved out.
         self.stage = Stage::Over;
@@ -475,6 +391,7 @@ impl<P: Deref<Target = Plan>> Drop for Holding<P> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.stage != Stage::Over {
+            self.end_attempt();
             self.end_early();
         }
     }

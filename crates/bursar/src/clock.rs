@@ -103,7 +103,7 @@ impl fmt::Debug for ClockHandle {
 
 /// The earlier of two moments, either of which may be missing.
 #[inline]
-pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+pub(crate) fn earlier<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

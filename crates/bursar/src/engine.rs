@@ -1,23 +1,33 @@
 //! What one runtime owns, and what an operation's policy becomes when it is checked against it.
 
+mod checks;
+mod holders;
+mod members;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backoff::{Backoff, Jitter};
+use crate::backoff::Jitter;
 use crate::budget::Budget;
+use crate::chain::Frame;
 use crate::clock::ClockHandle;
-use crate::error::Names;
 use crate::invalid::ContractError;
 use crate::keys::{KeySpace, KeyTable};
 use crate::lifecycle::Lifecycle;
-use crate::outcome::{Effect, Outcome};
-use crate::policy::{Declared, DeclaredEffect};
+use crate::outcome::Effect;
+use crate::policy::Declared;
+use crate::refusal::Names;
 use crate::report::{DrainReport, Drained};
 use crate::retry::RetryPlan;
 use crate::retry_budget::{Account, RetryBudget};
 use crate::stats::{BudgetStats, Counters, Stats};
 use crate::sync::{AtomicU64, Mutex, lock};
 use crate::wake::Poke;
+pub use members::DrainMember;
+use members::Members;
+
+/// How long a wait lasts at most whose chain holds something, unless the runtime is told otherwise.
+pub(crate) const NESTED_WAIT: Duration = Duration::from_secs(10);
 
 /// The state of one runtime. Two engines share nothing.
 #[derive(Debug)]
@@ -30,8 +40,12 @@ pub(crate) struct Engine {
     /// The moment of construction.
     pub(crate) epoch: Instant,
     pub(crate) jitter: Jitter,
+    /// How long a wait may last whose chain holds something.
+    pub(crate) nested_wait: Duration,
     retries: Option<Arc<Account>>,
     retry_groups: Vec<(String, Arc<Account>)>,
+    /// Hosts whose work a drain includes.
+    members: Members,
     /// A leaf lock, taken when an operation is built or counters are read; never on the path of a call.
     registry: Mutex<Registry>,
 }
@@ -68,8 +82,8 @@ pub(crate) struct Plan {
     /// In byte order of the budgets' names.
     pub(crate) claims: Box<[Claim]>,
     pub(crate) names: Arc<Names>,
-    /// The operation's number in its runtime.
-    pub(crate) number: u32,
+    /// The operation's number in its runtime, as its calls' frames say it.
+    pub(crate) number: u64,
     pub(crate) reject: bool,
     pub(crate) key_required: bool,
     pub(crate) key_space: KeySpace,
@@ -121,8 +135,10 @@ impl Engine {
             epoch: clock.now(),
             clock,
             jitter: Jitter::new(seed),
+            nested_wait: NESTED_WAIT,
             retries: None,
             retry_groups: Vec::new(),
+            members: Members::default(),
             registry: Mutex::default(),
         })
     }
@@ -144,8 +160,8 @@ impl Engine {
         if operation.is_empty() {
             return Err(ContractError::EmptyOperationName);
         }
-        let effect = check_effect(operation, declared)?;
-        check_durations(operation, declared)?;
+        let effect = checks::effect(operation, declared)?;
+        checks::durations(operation, declared)?;
         if declared.key_space.as_deref() == Some("") {
             return Err(ContractError::EmptyKeySpace {
                 operation: operation.to_owned(),
@@ -178,12 +194,12 @@ impl Engine {
         Ok(Arc::new(Plan {
             engine: Arc::clone(self),
             counters,
+            number: Frame::number(number, claims.is_empty()),
             claims,
             names: Arc::new(Names {
                 operation: name,
                 claims: names,
             }),
-            number,
             reject: declared.reject,
             key_required: declared.key_required,
             key_space,
@@ -212,6 +228,15 @@ impl Engine {
             self.retry_groups
                 .push((group, Arc::new(Account::new(budget))));
         }
+        Ok(())
+    }
+
+    /// Bounds the waits of calls whose chain holds something.
+    pub(crate) fn bound_nested_waits(&mut self, longest: Duration) -> Result<(), ContractError> {
+        if longest.is_zero() {
+            return Err(ContractError::ZeroNestedWait);
+        }
+        self.nested_wait = longest;
         Ok(())
     }
 
@@ -303,7 +328,7 @@ impl Engine {
             }
         });
         DrainReport {
-            operations: operations.collect(),
+            operations: operations.chain(self.members.report()).collect(),
         }
     }
 
@@ -351,7 +376,9 @@ impl Engine {
     pub(crate) fn drained(&self) -> bool {
         let mut late = self.lifecycle.late();
         loop {
-            let idle = self.lifecycle.drained()
+            // Members first: what they run may call here, and what runs here makes them no new work unnoted.
+            let idle = self.members.idle()
+                && self.lifecycle.drained()
                 && self.keys.drained()
                 && self.budgets.iter().all(|budget| budget.drained());
             let now = self.lifecycle.late();
@@ -380,6 +407,7 @@ impl Engine {
         for budget in &self.budgets {
             budget.stop();
         }
+        self.members.stop();
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -421,63 +449,5 @@ impl Registry {
                 self.spaces.len() - 1
             });
         KeySpace(place as u32 + 1)
-    }
-}
-
-fn check_effect(operation: &str, declared: &Declared) -> Result<Option<Effect>, ContractError> {
-    let effect = match declared.effect {
-        DeclaredEffect::Missing => {
-            return Err(ContractError::EffectRequired {
-                operation: operation.to_owned(),
-            });
-        }
-        DeclaredEffect::Fixed(effect) => Some(effect),
-        DeclaredEffect::PerCall => None,
-    };
-    if let Some(outcome) = declared.retry.invalid() {
-        return Err(ContractError::InvalidRetry {
-            operation: operation.to_owned(),
-            outcome,
-        });
-    }
-    if effect == Some(Effect::NonIdempotent) && declared.retry.asks(Outcome::Uncertain) {
-        return Err(ContractError::UnsafeRetry {
-            operation: operation.to_owned(),
-        });
-    }
-    Ok(effect)
-}
-
-fn check_durations(operation: &str, declared: &Declared) -> Result<(), ContractError> {
-    let wrong = |setting, value, expected| {
-        Err(ContractError::InvalidDuration {
-            operation: operation.to_owned(),
-            setting,
-            value,
-            expected,
-        })
-    };
-    match (declared.timeout, declared.grace) {
-        (Some(timeout), _) if timeout.is_zero() => {
-            wrong("timeout", timeout, "it must be longer than zero")
-        }
-        (None, Some(grace)) => wrong("grace", grace, "a grace follows a timeout, and none is set"),
-        _ => Ok(()),
-    }?;
-    if let Some(wait) = declared.max_wait.filter(Duration::is_zero) {
-        return wrong(
-            "longest wait",
-            wait,
-            "it must be longer than zero; to wait for nothing, reject",
-        );
-    }
-    match declared.retry.backoff {
-        Some(Backoff { base, .. }) if base.is_zero() => {
-            wrong("backoff base", base, "it must be longer than zero")
-        }
-        Some(Backoff { base, cap }) if cap < base => {
-            wrong("backoff cap", cap, "it must not be shorter than the base")
-        }
-        _ => Ok(()),
     }
 }

@@ -7,112 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::outcome::{Failure, Holds, NotUnpin, Outcome, Reason};
-
-/// How full a budget, or a key, was when a call was refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Usage {
-    /// Units there are in all; 1 for a key.
-    pub capacity: u32,
-    /// Units held by calls.
-    pub in_use: u32,
-    /// Calls waiting.
-    pub waiting: u32,
-}
-
-/// Evidence of a call that never ran: which operation, what it needed, and how full that was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub(crate) names: Arc<Names>,
-    pub(crate) site: Site,
-}
-
-/// What errors say of an operation, kept apart so that an error costs one reference.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Names {
-    pub(crate) operation: Arc<str>,
-    /// The budgets claimed, with their units, in the order of acquisition.
-    pub(crate) claims: Box<[(Arc<str>, u32)]>,
-}
-
-/// Where a call was when it was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Site {
-    Nowhere,
-    Key(Usage),
-    Budget {
-        /// Which of the operation's claims.
-        claim: u32,
-        usage: Usage,
-    },
-    #[cfg(feature = "tokio")]
-    /// Everything was held, and the thread that was to run a blocking handler was not there in time.
-    Thread,
-}
-
-impl Refusal {
-    /// The operation that was called.
-    #[must_use]
-    pub fn operation(&self) -> &str {
-        &self.names.operation
-    }
-
-    fn claim(&self) -> Option<&(Arc<str>, u32)> {
-        match self.site {
-            Site::Budget { claim, .. } => self.names.claims.get(claim as usize),
-            _ => None,
-        }
-    }
-
-    /// The budget that was full or waited for. `None` if it was the key, or nothing yet.
-    #[must_use]
-    pub fn budget(&self) -> Option<&str> {
-        self.claim().map(|(name, _)| &**name)
-    }
-
-    /// Whether the call was refused at its key.
-    #[must_use]
-    pub fn is_key(&self) -> bool {
-        matches!(self.site, Site::Key(_))
-    }
-
-    /// The units that the call claims of [`budget`](Self::budget).
-    #[must_use]
-    pub fn units(&self) -> Option<u32> {
-        self.claim().map(|(_, units)| *units)
-    }
-
-    /// How full the budget or key was at that moment.
-    #[must_use]
-    pub fn usage(&self) -> Option<Usage> {
-        match &self.site {
-            Site::Budget { usage, .. } | Site::Key(usage) => Some(*usage),
-            _ => None,
-        }
-    }
-}
-
-/// Where it was and how full that was.
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.site {
-            Site::Nowhere => f.write_str("it had not begun to wait"),
-            Site::Key(usage) => write!(f, "its key was held ({} waiting)", usage.waiting),
-            Site::Budget { usage, .. } => {
-                if let Some((name, units)) = self.claim() {
-                    write!(f, "it needs {units} of budget {name:?}: ")?;
-                }
-                write!(
-                    f,
-                    "{} of {} in use, {} waiting",
-                    usage.in_use, usage.capacity, usage.waiting
-                )
-            }
-            #[cfg(feature = "tokio")]
-            Site::Thread => f.write_str("no thread took up its blocking handler"),
-        }
-    }
-}
+use crate::refusal::{Names, Refusal};
 
 /// What brought a call to its end besides the failure of its last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +25,8 @@ pub enum EndedBy {
     Overload,
     /// After a pause the units did not come free in time.
     WaitTooLong,
+    /// After a pause the call would have had to wait for what it was called from inside of.
+    WouldDeadlock,
     /// The retry budget was spent.
     RetryBudget,
 }
@@ -143,6 +40,7 @@ impl fmt::Display for EndedBy {
             Self::Stopping => "shutdown",
             Self::Overload => "want of capacity for another attempt",
             Self::RetryBudget => "the retry budget, which is spent",
+            Self::WouldDeadlock => "a wait for what its own caller holds",
             Self::WaitTooLong => "too long a wait for another attempt",
         })
     }
@@ -215,14 +113,15 @@ impl<E: fmt::Debug> fmt::Debug for Attempted<E> {
 /// | variant | ran | outcome |
 /// |---|---|---|
 /// | `Overloaded`, `AdmissionTimedOut`, `Withdrawn`, `Stopping` | no | `Throttled` |
-/// | `KeyRequired` | no | `Permanent` |
+/// | `KeyRequired`, `WouldDeadlock` | no | `Permanent` |
 /// | `TimedOut`, `Cancelled` | yes | `Uncertain` |
 /// | `Failed` | yes | `Uncertain` if any attempt was, else the last failure's |
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The operation rejects instead of waiting, and something was not free.
     Overloaded(Refusal),
-    /// The caller's deadline, or the longest wait of the policy, passed before the handler could start.
+    /// The caller's deadline, the longest wait of the policy, or the bound on waits of nested calls passed before the
+    /// handler could start. In the last case [`Refusal::chain`] says what it was called from inside of.
     AdmissionTimedOut(Refusal),
     /// The caller's token fired before the handler could start.
     Withdrawn(Refusal),
@@ -230,6 +129,9 @@ pub enum CallError<E> {
     Stopping(Refusal),
     /// The policy requires a key and the call came without one.
     KeyRequired(Refusal),
+    /// The call would have had to wait for a budget or a key that is held by a call it was made from inside of, which
+    /// waits for it in turn. [`Refusal::chain`] names them.
+    WouldDeadlock(Refusal),
     /// The last attempt was cut off by a deadline, its own or the caller's.
     TimedOut(Attempted<E>),
     /// The caller's token fired while an attempt ran.
@@ -249,7 +151,7 @@ impl<E> CallError<E> {
             | Self::AdmissionTimedOut(_)
             | Self::Withdrawn(_)
             | Self::Stopping(_) => Outcome::Throttled,
-            Self::KeyRequired(_) => Outcome::Permanent,
+            Self::KeyRequired(_) | Self::WouldDeadlock(_) => Outcome::Permanent,
             Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => ran.outcome,
         }
     }
@@ -274,7 +176,8 @@ impl<E> CallError<E> {
             | Self::AdmissionTimedOut(refusal)
             | Self::Withdrawn(refusal)
             | Self::Stopping(refusal)
-            | Self::KeyRequired(refusal) => &refusal.names.operation,
+            | Self::KeyRequired(refusal)
+            | Self::WouldDeadlock(refusal) => &refusal.names.operation,
             Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => &ran.names.operation,
         }
     }
@@ -287,7 +190,8 @@ impl<E> CallError<E> {
             | Self::AdmissionTimedOut(refusal)
             | Self::Withdrawn(refusal)
             | Self::Stopping(refusal)
-            | Self::KeyRequired(refusal) => Some(refusal),
+            | Self::KeyRequired(refusal)
+            | Self::WouldDeadlock(refusal) => Some(refusal),
             Self::TimedOut(_) | Self::Cancelled(_) | Self::Failed(_) => None,
         }
     }
@@ -345,6 +249,7 @@ impl<E: fmt::Debug> fmt::Debug for CallError<E> {
             Self::Withdrawn(refusal) => ("Withdrawn", refusal),
             Self::Stopping(refusal) => ("Stopping", refusal),
             Self::KeyRequired(refusal) => ("KeyRequired", refusal),
+            Self::WouldDeadlock(refusal) => ("WouldDeadlock", refusal),
             Self::TimedOut(ran) => ("TimedOut", ran),
             Self::Cancelled(ran) => ("Cancelled", ran),
             Self::Failed(ran) => ("Failed", ran),
@@ -372,6 +277,11 @@ impl<E> fmt::Display for CallError<E> {
             Self::KeyRequired(_) => {
                 f.write_str("did not start: it requires a key, and the call came without one")
             }
+            Self::WouldDeadlock(refusal) => write!(
+                f,
+                "did not start, it would wait for what its own caller holds: {}",
+                refusal
+            ),
             Self::TimedOut(ran) | Self::Cancelled(ran) | Self::Failed(ran) => ran.describe(f),
         }
     }

@@ -8,6 +8,7 @@ mod forms;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -18,6 +19,7 @@ use crate::attempt::Lend;
 use crate::bounds::Bounds;
 use crate::call::Holding;
 use crate::chain;
+use crate::chain::links::Node;
 use crate::clock::{Alarm, earlier};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy};
@@ -265,15 +267,19 @@ impl<Fut> Drop for Unwinding<'_, '_, '_, Fut> {
     fn drop(&mut self) {
         *self.0.stage = Stage::Over;
         self.0.running.set(None);
+        self.0.holding.end_attempt();
         self.0.holding.end();
     }
 }
 
 impl<Fut: Future> Work<'_, '_, Fut> {
     #[inline(always)]
-    fn guarded<R>(&mut self, user: impl FnOnce(Pin<&mut Option<Fut>>) -> R) -> R {
+    fn guarded<R>(
+        &mut self,
+        user: impl FnOnce(Pin<&mut Option<Fut>>, &mut Option<Arc<Node>>) -> R,
+    ) -> R {
         let unwinding = Unwinding(self);
-        let result = user(unwinding.0.running.as_mut());
+        let result = user(unwinding.0.running.as_mut(), unwinding.0.holding.record());
         std::mem::forget(unwinding);
         result
     }
@@ -282,9 +288,7 @@ impl<Fut: Future> Work<'_, '_, Fut> {
     /// well.
     #[inline(always)]
     fn begin(&mut self, handler: impl FnOnce() -> Fut, cx: &mut Context<'_>) -> Poll<Fut::Output> {
-        let frame = self.holding.frame();
-        self.guarded(|mut running| {
-            let _entered = chain::enter(frame);
+        self.entered(|mut running| {
             running.set(Some(handler()));
             poll_handler(running, cx)
         })
@@ -293,16 +297,27 @@ impl<Fut: Future> Work<'_, '_, Fut> {
     /// Polls the handler, with its call on this thread's chain.
     #[inline(always)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Fut::Output> {
+        self.entered(|running| poll_handler(running, cx))
+    }
+
+    /// Runs it with its call on this thread's chain.
+    #[inline(always)]
+    fn entered<R>(&mut self, user: impl FnOnce(Pin<&mut Option<Fut>>) -> R) -> R {
         let frame = self.holding.frame();
-        self.guarded(|running| {
-            let _entered = chain::enter(frame);
-            poll_handler(running, cx)
+        self.guarded(|running, record| {
+            let entered = chain::enter(frame, record);
+            let result = user(running);
+            if let left @ Some(_) = entered.leave() {
+                *record = left;
+            }
+            result
         })
     }
 
     #[inline(always)]
     fn drop_handler(&mut self) {
-        self.guarded(|mut running| running.set(None));
+        self.guarded(|mut running, _| running.set(None));
+        self.holding.end_attempt();
     }
 }
 

@@ -9,6 +9,7 @@
 //! 3. Only the head leaves by being granted; every other departure is a withdrawal.
 //! 4. A waker leaves its record when the record leaves the list, so that it is woken or dropped by whoever took it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -19,7 +20,18 @@ use crate::wake::WakeList;
 
 /// Names a waiter's record for the call that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot(u32);
+pub(crate) struct Slot(NonZeroU32);
+
+impl Slot {
+    /// One more than the index, so that a slot that may be none is no larger.
+    fn new(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+}
 
 /// What a waiting call finds in its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +140,7 @@ impl Slots {
         }
         list.tail = index;
         list.len += 1;
-        Slot(index)
+        Slot::new(index)
     }
 
     /// Units the head waits for.
@@ -166,7 +178,7 @@ impl Slots {
 
     /// The state of a record; while it waits, `waker` takes the place of the one kept, which is handed back.
     pub(crate) fn state(&mut self, slot: Slot, waker: Waker) -> (State, Option<Waker>) {
-        let waiter = self.at(slot.0);
+        let waiter = self.at(slot.index());
         match waiter.state {
             State::Waiting => (State::Waiting, waiter.waker.replace(waker)),
             state => (state, Some(waker)),
@@ -176,10 +188,10 @@ impl Slots {
     /// Frees the record of a call that has seen its end or goes away. A record that still waited is unlinked. A bare
     /// one that was not withdrawn by shutdown is counted finished if the call is `leaving`.
     pub(crate) fn remove(&mut self, list: Option<&mut List>, slot: Slot, leaving: bool) -> Removed {
-        if let (State::Waiting, Some(list)) = (self.at(slot.0).state, list) {
-            self.detach(list, slot.0);
+        if let (State::Waiting, Some(list)) = (self.at(slot.index()).state, list) {
+            self.detach(list, slot.index());
         }
-        let mut waiter = self.0.remove(slot.0 as usize);
+        let mut waiter = self.0.remove(slot.index() as usize);
         match waiter.state {
             // One that holds something ends now, not when it was withdrawn.
             State::Stopped if !waiter.bare => waiter.counters.withdrawn(),

@@ -28,6 +28,8 @@ pub enum ContractError {
     },
     /// The runtime was built without the `tokio` feature and was given no clock.
     NoClock,
+    /// Nested calls are to wait for no time at all.
+    ZeroNestedWait,
     /// An operation's name is empty.
     EmptyOperationName,
     /// A dynamic policy states no effect.
@@ -139,6 +141,9 @@ impl fmt::Display for ContractError {
             ),
             Self::NoClock => f.write_str(
                 "the runtime has no clock: give it one with `.clock(..)` or enable the `tokio` feature",
+            ),
+            Self::ZeroNestedWait => f.write_str(
+                "the longest wait of nested calls is zero: leave it out for 10 s, or declare `.reject()` for what must not wait",
             ),
             Self::EmptyOperationName => f.write_str("an operation's name is empty"),
             Self::EffectRequired { operation } => write!(

@@ -18,9 +18,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
 
-use crate::error::Usage;
 use crate::fifo::{Arrival, List, Slot, Slots, State};
 use crate::key::Key;
+use crate::refusal::Usage;
 use crate::sync::{Mutex, lock};
 use crate::wake::{Poke, WakeList, wake};
 
@@ -108,20 +108,21 @@ impl KeyTable {
     }
 
     /// Takes the key if nobody holds it. `arrival` is asked for only when the call would wait; without one the call
-    /// is refused instead. What it holds or waits for is put into `hold`. `nested` is asked only when the table is stopping. Neither may run user code.
+    /// is refused instead; it is told the id of the entry it would wait for. What it holds or waits for is put into
+    /// `hold`. It runs no user code. `past_stop` lets nested work through a drain.
     #[inline]
     pub(crate) fn ask<'a>(
         &self,
         space: KeySpace,
         key: &Key,
         hold: &mut KeyHold,
-        nested: impl FnOnce() -> bool,
-        arrival: impl FnOnce() -> Option<Arrival<'a>>,
+        past_stop: bool,
+        arrival: impl FnOnce(u64) -> Option<Arrival<'a>>,
     ) -> Asked {
         let hash = self.seed.hash_one((space, key));
         let index = index_of(hash);
         let mut shard = lock(&self.shards[index]);
-        if shard.stopping && !nested() {
+        if shard.stopping && !past_stop {
             return Asked::Stopping;
         }
         let Shard {
@@ -148,7 +149,7 @@ impl KeyTable {
             }
             Entry::Occupied(mut occupied) => {
                 let held = occupied.get_mut();
-                match arrival() {
+                match arrival(held.id) {
                     Some(arrival) => {
                         let slot = slots.push(&mut held.queue, arrival);
                         hold.hash = hash;

@@ -72,10 +72,12 @@ mod operation;
 mod outcome;
 mod policy;
 mod record;
+mod refusal;
 mod report;
 mod retry;
 mod retry_budget;
 mod runtime;
+pub mod seam;
 mod stats;
 mod sync;
 mod threads;
@@ -86,9 +88,10 @@ mod loom_tests;
 
 pub use attempt::{Attempt, Cancelled};
 pub use backoff::{Backoff, retry_after};
+pub use chain::links::{InChain, RuntimeId, in_chain};
 pub use clock::{Clock, ManualClock, Timer};
 pub use contract::{Call, Contract, Permit};
-pub use error::{Attempted, CallError, Carry, EndedBy, Refusal, Usage};
+pub use error::{Attempted, CallError, Carry, EndedBy};
 pub use invalid::ContractError;
 pub use key::Key;
 pub use operation::{
@@ -97,6 +100,7 @@ pub use operation::{
 };
 pub use outcome::{Classify, Effect, Failure, Outcome, Reason};
 pub use policy::{Dynamic, Idempotent, NonIdempotent, PerCall, Permits, Policy, Pure, Takes};
+pub use refusal::{Holder, Refusal, Usage};
 pub use report::{DrainReport, Drained, ShutdownError};
 pub use retry::{Certain, Doubtful, Retry, Unchecked};
 pub use retry_budget::RetryBudget;

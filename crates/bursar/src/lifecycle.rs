@@ -5,9 +5,10 @@
 //! admissions that came past the stop.
 //!
 //! Invariants:
-//! 1. A call admitted past the stop (nested work) is noted in `late` after it holds what it took and before the work
-//!    it is nested in can give anything back. So a scan that found every word drained, and `late` unmoved from before
-//!    to after, has missed nobody: the word the parent held was seen empty, and with it the note.
+//! 1. A call admitted past the stop (nested work) takes a place in the lobby, is noted in `late` and then finds the
+//!    work it is nested in still live; it leaves the lobby once it holds something else. So a scan that found every
+//!    word drained, and `late` unmoved from before to after, has missed nobody: the lobby is read before the others,
+//!    and had the call moved on between, the note would have moved.
 //! 2. A drain registers its waker before it scans; whoever gives back does so before it wakes the registered. One of
 //!    the two sees the other.
 //! 3. The lock is a leaf and wakers are woken after it.
@@ -68,7 +69,8 @@ impl Lifecycle {
             match self.lobby.compare_exchange_weak(
                 word,
                 word + ONE,
-                Ordering::Relaxed,
+                // SeqCst: see `note_late`.
+                Ordering::SeqCst,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return true,
@@ -141,13 +143,13 @@ impl Lifecycle {
 
     /// Notes an admission past the stop (invariant 1).
     pub(crate) fn note_late(&self) {
-        // Release: a scan that reads this count before the admitted call's words reads those words after they were
-        // taken.
-        self.late.fetch_add(1, Ordering::Release);
+        // SeqCst, as the chain's records: a call that found its chain live after it was noted here is seen by any scan
+        // that saw what the chain held come back.
+        self.late.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn late(&self) -> u64 {
-        self.late.load(Ordering::Acquire)
+        self.late.load(Ordering::SeqCst)
     }
 
     /// Registers a drain, or renews its waker.

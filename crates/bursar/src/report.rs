@@ -18,6 +18,19 @@ pub struct Drained {
     pub running: u64,
 }
 
+impl Drained {
+    /// A row of a report, for hosts whose work a drain includes.
+    #[must_use]
+    pub fn new(operation: impl Into<Arc<str>>, ended: u64, withdrawn: u64, running: u64) -> Self {
+        Self {
+            operation: operation.into(),
+            ended,
+            withdrawn,
+            running,
+        }
+    }
+}
+
 /// What became of every operation's calls since shutdown began. Displayed, it is a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,9 +1,10 @@
 //! The runtime: owner of budgets, operations and the drain.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::chain::links::RuntimeId;
 use crate::clock::{Clock, ClockHandle};
 use crate::contract::Contract;
 use crate::drain;
@@ -13,6 +14,7 @@ use crate::operation::{Handler, Operation};
 use crate::policy::Policy;
 use crate::report::{DrainReport, ShutdownError};
 use crate::retry_budget::RetryBudget;
+use crate::seam::{DrainMember, Membership};
 use crate::stats::Stats;
 
 /// Owns named budgets, admits calls to them, and drains. Cheap to clone; every clone is the same runtime.
@@ -45,6 +47,7 @@ pub struct RuntimeBuilder {
     seed: Option<u64>,
     retry_budget: Option<RetryBudget>,
     retry_groups: Vec<(String, RetryBudget)>,
+    nested_wait: Option<Duration>,
 }
 
 impl RuntimeBuilder {
@@ -79,10 +82,21 @@ impl RuntimeBuilder {
         self
     }
 
+    /// How long a call may wait that was made from inside a call or turn which holds something meanwhile: others may
+    /// wait for that, and each for the other. The default is 10 s; [`Duration::MAX`] is no bound.
+    ///
+    /// A call that would have to wait for what its own chain holds never waits:
+    /// [`CallError::WouldDeadlock`](crate::CallError::WouldDeadlock).
+    pub fn nested_wait(mut self, longest: Duration) -> Self {
+        self.nested_wait = Some(longest);
+        self
+    }
+
     /// Builds the runtime.
     ///
     /// # Errors
-    /// No budget, an empty or repeated name, a capacity out of range; without the `tokio` feature, no clock.
+    /// No budget, an empty or repeated name, a capacity out of range; a nested wait of zero; without the `tokio`
+    /// feature, no clock.
     pub fn build(self) -> Result<Runtime, ContractError> {
         let clock = match self.clock {
             Some(clock) => ClockHandle::Custom(clock),
@@ -93,6 +107,9 @@ impl RuntimeBuilder {
         };
         let mut engine = Engine::new(self.resources, clock, self.seed)?;
         engine.cap_retries(self.retry_budget, self.retry_groups)?;
+        if let Some(longest) = self.nested_wait {
+            engine.bound_nested_waits(longest)?;
+        }
         Ok(Runtime {
             engine: Arc::new(engine),
         })
@@ -154,6 +171,25 @@ impl Runtime {
     /// No such budget; a capacity that is not from 1 to 2^31 - 1, or below what some operation claims.
     pub fn resize(&self, budget: &str, capacity: u32) -> Result<(), ContractError> {
         self.engine.resize(budget, capacity)
+    }
+
+    /// Tells this runtime from all others that are alive.
+    #[must_use]
+    pub fn id(&self) -> RuntimeId {
+        RuntimeId(self.engine.id())
+    }
+
+    /// How long a call may wait whose chain holds something; see
+    /// [`RuntimeBuilder::nested_wait`].
+    #[must_use]
+    pub fn nested_wait(&self) -> Duration {
+        self.engine.nested_wait
+    }
+
+    /// Includes a host's work in this runtime's drain, for as long as the membership lives. One that registers during
+    /// a drain is stopped at once.
+    pub fn register(&self, member: Weak<dyn DrainMember>) -> Membership {
+        Membership::new(Arc::clone(&self.engine), member)
     }
 
     /// Reads every counter. It locks nothing a call needs for longer than a look.

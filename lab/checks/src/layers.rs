@@ -56,7 +56,7 @@ pub const LAYERS: &[Layer] = &[
     // The face: the guide and the re-exports.
     Layer { peers: Peers::Acyclic,   modules: &["lib", "loom_tests"] },
     // The handles users hold.
-    Layer { peers: Peers::Acyclic,   modules: &["runtime", "operation", "blocking", "contract"] },
+    Layer { peers: Peers::Acyclic,   modules: &["runtime", "operation", "blocking", "contract", "seam"] },
     // From admission to answer; the drain.
     Layer { peers: Peers::Acyclic,   modules: &["execute", "admit", "record", "drain"] },
     // What one call waits for and holds: it alone knows the order of acquisition.
@@ -67,7 +67,7 @@ pub const LAYERS: &[Layer] = &[
     Layer { peers: Peers::Strangers, modules: &["budget", "keys", "lifecycle"] },
     // Pure words and small machines.
     Layer { peers: Peers::Acyclic,   modules: &["chain", "fifo", "policy", "retry", "outcome", "attempt", "backoff", "bounds", "threads",
-                                                "error", "invalid", "report", "retry_budget", "stats", "clock", "key", "wake"] },
+                                                "error", "invalid", "refusal", "report", "retry_budget", "stats", "clock", "key", "wake"] },
     // std or loom.
     Layer { peers: Peers::Acyclic,   modules: &["sync"] },
 ];

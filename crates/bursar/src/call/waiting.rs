@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use super::{Counted, Holding, Stage};
 use crate::chain;
+use crate::chain::links::Node;
+use crate::clock::earlier;
 use crate::engine::Plan;
-use crate::error::{Refusal, Site};
 use crate::fifo::{Arrival, Slot};
+use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
 
 impl<P: Deref<Target = Plan>> Holding<P> {
@@ -17,6 +19,42 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         Refusal {
             names: Arc::clone(&self.plan.names),
             site,
+            chain: None,
+        }
+    }
+
+    /// As [`refusal`](Self::refusal), naming what the call was made from inside of.
+    pub(super) fn nested_refusal(&self, site: Site) -> Refusal {
+        Refusal {
+            chain: Some(Box::new(self.plan.engine.holders())),
+            ..self.refusal(site)
+        }
+    }
+
+    /// Whether what the call was made from inside of holds units of the budget it needs next.
+    pub(super) fn chain_holds_budget(&self) -> bool {
+        let claim = &self.plan.claims[self.taken as usize];
+        self.plan.engine.chain_holds(claim.budget.name())
+    }
+
+    /// How the running attempt stands in its chain, between polls.
+    #[inline(always)]
+    pub(crate) fn record(&mut self) -> &mut Option<Arc<Node>> {
+        &mut self.record
+    }
+
+    /// Whoever linked to the attempt is on its own from now on.
+    #[inline(always)]
+    pub(crate) fn end_attempt(&mut self) {
+        if self.record.is_some() {
+            self.sever();
+        }
+    }
+
+    #[cold]
+    fn sever(&mut self) {
+        if let Some(record) = self.record.take() {
+            record.end();
         }
     }
 
@@ -45,8 +83,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.stage = stage;
         self.slot = Some(slot);
         if self.wait_until.is_none() {
-            let clock = &self.plan.engine.clock;
-            self.wait_until = self.plan.max_wait.and_then(|wait| clock.after(wait));
+            let engine = &self.plan.engine;
+            let nested = chain::holds_something().then_some(engine.nested_wait);
+            let bound = earlier(self.plan.max_wait, nested);
+            self.wait_until = bound.and_then(|wait| engine.clock.after(wait));
         }
     }
 
@@ -54,7 +94,14 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// that the gate has closed and the call was refused there.
     #[cold]
     pub(crate) fn withdraw(&mut self) -> Result<Refusal, Refusal> {
-        let refusal = self.refusal(self.site());
+        let site = self.site();
+        // A wait that was bounded for its chain's sake says so.
+        let nested = self.wait_until.is_some() && chain::holds_something();
+        let refusal = if nested {
+            self.nested_refusal(site)
+        } else {
+            self.refusal(site)
+        };
         if self.give_up(false) {
             Ok(refusal)
         } else {
@@ -71,7 +118,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// shutdown forbids the pause: then everything is still held.
     pub(crate) fn park(&mut self, waker: Waker) -> bool {
         let engine = Arc::clone(&self.plan.engine);
-        let nested = chain::inside(engine.id());
+        let nested = self.late || chain::inside(engine.id());
         let needs_lobby = self.key.is_none() && !self.lobby;
         // First the new home, then the old one back: a drain finds the call in one of them.
         if needs_lobby && !self.enter_lobby() {

@@ -1,0 +1,158 @@
+use super::links::{Chain, HoldId, Standing, holds, regate};
+use super::*;
+
+fn frame(engine: usize) -> Frame {
+    Frame {
+        engine,
+        operation: Frame::number(1, false),
+        key: 0,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another thread is the subject")]
+fn elsewhere(check: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(check).join().expect("no check fails");
+}
+
+/// Enters a call, and what its caller keeps.
+fn inside_of<R>(engine: usize, work: impl FnOnce() -> R) -> (R, Option<Arc<Node>>) {
+    let entered = enter(frame(engine), &mut None);
+    let result = work();
+    (result, entered.leave())
+}
+
+#[test]
+fn frames_nest_and_unwind() {
+    assert!(!inside(8));
+    let ((), record) = inside_of(8, || {
+        let ((), record) = inside_of(16, || assert!(inside(8) && inside(16) && !inside(24)));
+        assert!(record.is_none() && inside(8) && !inside(16));
+        let unwound = std::panic::catch_unwind(|| inside_of(24, || panic!("inside")));
+        assert!(unwound.is_err() && !inside(24) && inside(8));
+    });
+    assert!(record.is_none() && !inside(8));
+}
+
+#[test]
+fn a_chain_goes_to_other_threads_and_ends_with_each_of_its_members() {
+    let ((), outer) = inside_of(8, || {
+        let (chain, inner) = inside_of(16, Chain::current);
+        let inner = inner.expect("somebody linked to it");
+        let there = chain.clone();
+        elsewhere(move || {
+            assert!(!inside(8));
+            there.scope(|| {
+                assert!(inside(8) && inside(16));
+                let (further, own) = inside_of(24, Chain::current);
+                let again = further.clone();
+                elsewhere(move || again.scope(|| assert!(inside(8) && inside(24))));
+                own.expect("somebody linked to it").end();
+                further.scope(|| assert!(!inside(24) && !inside(8), "the whole chain is cut"));
+                inner.end();
+                assert!(!inside(16) && !inside(8));
+            });
+            assert!(!inside(24));
+        });
+        let ((), record) = inside_of(16, || assert!(inside(8)));
+        assert!(record.is_none(), "another call, to which nobody linked");
+    });
+    let outer = outer.expect("the inner link stands on it");
+    let (chain, again) = {
+        let mut kept = Some(outer);
+        let entered = enter(frame(8), &mut kept);
+        (Chain::current(), entered.leave())
+    };
+    assert!(again.is_some(), "the record is the same in each poll");
+    chain.scope(|| assert!(inside(8)));
+    again.expect("kept").end();
+    chain.scope(|| assert!(!inside(8)));
+}
+
+#[test]
+fn a_tie_cuts_what_is_above_it() {
+    let ((chain, tie), _record) = inside_of(8, Chain::tied);
+    chain.scope(|| assert!(inside(8)));
+    drop(tie);
+    chain.scope(|| assert!(!inside(8)));
+    assert!(Chain::tied().0.is_empty(), "nothing is above");
+}
+
+#[test]
+fn a_scope_hides_what_the_thread_stands_in() {
+    let ((), _record) = inside_of(8, || {
+        Chain::default().scope(|| {
+            assert!(!inside(8));
+            assert!(Chain::current().is_empty());
+            let ((), _record) = inside_of(16, || assert!(inside(16) && !inside(8)));
+        });
+        assert!(inside(8));
+    });
+}
+
+#[test]
+fn a_turn_stands_on_its_requester_until_that_is_gone() {
+    let (gate, claim) = (HoldId::unique(), HoldId::unique());
+    let mut standing = Standing::new(None, 7, Some(gate), Some(claim));
+    let (tie, _record) = inside_of(8, || {
+        let child = standing.here(|| {
+            assert!(inside(8) && holds(gate) && holds(claim));
+            Chain::current()
+        });
+        child.scope(|| assert!(inside(8) && holds(gate)));
+        assert!(!holds(gate) && inside(8));
+        standing.tie()
+    });
+    standing.alone(|| assert!(inside(8) && holds(gate)));
+    let ((), _record) = inside_of(16, || {
+        standing.alone(|| assert!(!inside(16) && inside(8)));
+        assert!(inside(16) && !inside(8));
+    });
+    let child = standing.alone(Chain::current);
+    child.scope(|| assert!(inside(8) && holds(gate)));
+    drop(tie);
+    standing.alone(|| assert!(!inside(8) && holds(gate)));
+    child.scope(|| assert!(!inside(8) && holds(gate)));
+    drop(standing);
+    child.scope(|| assert!(!holds(gate)));
+}
+
+#[test]
+fn a_gate_is_let_go_and_taken_again_from_inside() {
+    let (gate, claim) = (HoldId::unique(), HoldId::unique());
+    let mut standing = Standing::new(None, 7, Some(gate), Some(claim));
+    standing.alone(|| regate(7, None));
+    let child = standing.alone(|| {
+        assert!(!holds(gate) && holds(claim));
+        Chain::current()
+    });
+    standing.alone(|| {
+        regate(8, Some(gate));
+        assert!(!holds(gate), "that was another body");
+        regate(7, Some(gate));
+        assert!(holds(gate));
+    });
+    child.scope(|| assert!(holds(gate)));
+    standing.alone(|| assert!(holds(gate)));
+}
+
+#[test]
+fn a_turn_that_was_linked_to_before_it_was_tied_is_cut_all_the_same() {
+    let mut standing = Standing::new(None, 7, Some(HoldId::unique()), None);
+    let ((child, tie), _record) = inside_of(8, || {
+        let child = standing.here(Chain::current);
+        (child, standing.tie())
+    });
+    child.scope(|| assert!(inside(8)));
+    drop(tie);
+    child.scope(|| assert!(!inside(8)));
+}
+
+#[test]
+fn a_long_chain_is_dropped_without_recursion() {
+    let mut chain = Chain::default();
+    for _ in 0..100_000 {
+        chain = chain.scope(|| inside_of(8, Chain::current).0);
+    }
+    chain.scope(|| assert!(inside(8)));
+    drop(chain);
+}

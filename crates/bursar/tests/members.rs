@@ -1,0 +1,112 @@
+//! D1: a host that is registered with a runtime is part of its drain.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use bursar::seam::{DrainMember, Membership, Standing};
+use bursar::{Drained, Failure, Policy, Runtime};
+use common::{Error, assert_idle, runtime};
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
+
+/// A host that counts how often it was stopped and is idle when the test says so.
+#[derive(Default)]
+struct Host {
+    stops: AtomicU32,
+    idle: AtomicBool,
+}
+
+impl DrainMember for Host {
+    fn stop(&self) {
+        self.stops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
+    }
+
+    fn report(&self) -> Vec<Drained> {
+        vec![Drained::new("host", 3, 2, u64::from(!self.is_idle()))]
+    }
+}
+
+fn host(runtime: &Runtime) -> (Arc<Host>, Membership) {
+    let host = Arc::new(Host::default());
+    let member: Weak<dyn DrainMember> = Arc::downgrade(&(Arc::clone(&host) as _));
+    let membership = runtime.register(member);
+    (host, membership)
+}
+
+#[test]
+fn d1_a_drain_stops_a_registered_host_and_waits_until_it_is_idle() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let (host, membership) = host(&runtime);
+    assert!(!membership.is_stopping());
+    let mut shutdown = task::spawn(runtime.shutdown());
+    assert_eq!(
+        host.stops.load(Ordering::Relaxed),
+        0,
+        "not before the first poll"
+    );
+    assert_pending!(shutdown.poll());
+    assert_eq!(host.stops.load(Ordering::Relaxed), 1);
+    assert!(membership.is_stopping());
+    host.idle.store(true, Ordering::Relaxed);
+    membership.became_idle();
+    assert!(shutdown.is_woken());
+    let report = assert_ready_ok!(shutdown.poll());
+    assert_eq!(report.operations, [Drained::new("host", 3, 2, 0)]);
+}
+
+#[test]
+fn d1_a_host_that_comes_during_a_drain_is_stopped_at_once_and_one_that_parts_is_not_waited_for() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let (first, membership) = host(&runtime);
+    let mut shutdown = task::spawn(runtime.shutdown());
+    assert_pending!(shutdown.poll());
+    let (late, late_membership) = host(&runtime);
+    assert_eq!(late.stops.load(Ordering::Relaxed), 1);
+    drop(membership);
+    assert!(shutdown.is_woken());
+    assert_pending!(shutdown.poll());
+    // The host itself may go too.
+    drop(late);
+    late_membership.became_idle();
+    assert_ready_ok!(shutdown.poll());
+    drop(first);
+}
+
+#[test]
+fn d1_calls_of_a_registered_hosts_turns_are_nested() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let call = runtime
+        .contract("call", Policy::pure().claim("a", 1))
+        .unwrap();
+    let (host, membership) = host(&runtime);
+    let mut ours = Standing::new(Some(runtime.id()), 1, None, None);
+    let mut strangers = Standing::new(None, 2, None, None);
+    let mut shutdown = task::spawn(runtime.shutdown());
+    assert_pending!(shutdown.poll());
+    let mut nested = task::spawn(call.run(|| async { Ok::<_, Failure<Error>>(1) }));
+    assert_eq!(ours.alone(|| assert_ready_ok!(nested.poll())), 1);
+    let mut outside = task::spawn(call.run(|| async { Ok::<_, Failure<Error>>(1) }));
+    let error = strangers.alone(|| assert_ready_err!(outside.poll()));
+    assert!(error.is_stopping(), "{error}");
+    host.idle.store(true, Ordering::Relaxed);
+    membership.became_idle();
+    assert_ready_ok!(shutdown.poll());
+    assert_idle(&runtime);
+}
+
+#[test]
+fn d4_a_shutdown_from_a_turn_of_a_registered_host_closes_nothing() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let (host, _membership) = host(&runtime);
+    let mut turn = Standing::new(Some(runtime.id()), 1, None, None);
+    let mut shutdown = task::spawn(runtime.shutdown());
+    turn.alone(|| {
+        assert_ready_err!(shutdown.poll());
+    });
+    assert_eq!(host.stops.load(Ordering::Relaxed), 0);
+}
