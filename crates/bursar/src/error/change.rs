@@ -22,6 +22,7 @@ impl<E> CallError<E> {
             Self::Withdrawn(refusal) => CallError::Withdrawn(refusal),
             Self::Stopping(refusal) => CallError::Stopping(refusal),
             Self::KeyRequired(refusal) => CallError::KeyRequired(refusal),
+            Self::WouldDeadlock(refusal) => CallError::WouldDeadlock(refusal),
             Self::TimedOut(ran) => CallError::TimedOut(ran.try_map(change)?),
             Self::Cancelled(ran) => CallError::Cancelled(ran.try_map(change)?),
             Self::Failed(ran) => CallError::Failed(ran.try_map(change)?),
