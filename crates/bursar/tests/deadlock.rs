@@ -1,7 +1,10 @@
 //! B11: a call never waits for what its own chain holds, and not for long for anything else while its chain holds
 //! something.
 
-#![allow(clippy::disallowed_methods, reason = "spawned tasks and blocking handlers are part of the subject")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "spawned tasks and blocking handlers are part of the subject"
+)]
 
 mod common;
 
