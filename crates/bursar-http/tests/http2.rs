@@ -1,0 +1,217 @@
+//! What an HTTP/2 peer says of a stream it did not execute (G7, G8).
+
+mod common;
+
+use bursar::{Outcome, Retry};
+use bursar_http::{Client, ErrorKind};
+use common::{Peer, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+const NO_ERROR: u32 = 0;
+const INTERNAL_ERROR: u32 = 2;
+const REFUSED_STREAM: u32 = 7;
+const CANCEL: u32 = 8;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Speaks just enough HTTP/2 to read requests and to answer them in frames.
+struct Frames(Peer);
+
+impl Frames {
+    async fn open(mut peer: Peer) -> Self {
+        let mut preface = [0; 24];
+        peer.stream.read_exact(&mut preface).await.unwrap();
+        assert!(preface.starts_with(b"PRI * HTTP/2.0"));
+        let mut frames = Self(peer);
+        frames.send(frame(SETTINGS, 0, 0, &[])).await;
+        frames
+    }
+
+    async fn send(&mut self, frame: Vec<u8>) {
+        let _gone = self.0.stream.write_all(&frame).await;
+    }
+
+    /// The next request's stream, once it has been read whole.
+    async fn request(&mut self) -> Option<u32> {
+        loop {
+            let mut head = [0; 9];
+            self.0.stream.read_exact(&mut head).await.ok()?;
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; length as usize];
+            self.0.stream.read_exact(&mut payload).await.ok()?;
+            let (kind, flags) = (head[3], head[4]);
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            match kind {
+                SETTINGS if flags & 1 == 0 => self.send(frame(SETTINGS, 1, 0, &[])).await,
+                HEADERS | DATA if flags & 1 == 1 => return Some(stream),
+                _ => {}
+            }
+        }
+    }
+
+    async fn reset(&mut self, stream: u32, code: u32) {
+        self.send(frame(RST_STREAM, 0, stream, &code.to_be_bytes()))
+            .await;
+    }
+
+    async fn go_away(&mut self, last: u32, code: u32) {
+        let payload = [last.to_be_bytes(), code.to_be_bytes()].concat();
+        self.send(frame(GOAWAY, 0, 0, &payload)).await;
+    }
+
+    /// 204, indexed in HPACK's static table.
+    async fn answer(&mut self, stream: u32) {
+        self.send(frame(HEADERS, 0x4 | 0x1, stream, &[0x80 | 9]))
+            .await;
+    }
+}
+
+fn client(server: &Server) -> Client {
+    server.client().http2_only().build().unwrap()
+}
+
+fn retrying(server: &Server) -> Client {
+    let retry = Retry::up_to(2).on_transient().on_uncertain();
+    server.client().http2_only().retry(retry).build().unwrap()
+}
+
+#[tokio::test]
+async fn g8_a_refused_stream_was_not_executed_and_a_post_is_sent_again() {
+    let server = Server::start(|peer, _| async {
+        let mut frames = Frames::open(peer).await;
+        let first = frames.request().await.unwrap();
+        frames.reset(first, REFUSED_STREAM).await;
+        if let Some(second) = frames.request().await {
+            frames.answer(second).await;
+        }
+        frames.request().await;
+    })
+    .await;
+    let error = client(&server)
+        .post("/")
+        .json(&1)
+        .send_raw()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.outcome()),
+        (ErrorKind::Unavailable, Outcome::Transient)
+    );
+    let answer = retrying(&server)
+        .post("/")
+        .json(&1)
+        .send_raw()
+        .await
+        .unwrap();
+    assert_eq!(answer.status().as_u16(), 204);
+}
+
+#[tokio::test]
+async fn g7_another_reset_proves_nothing() {
+    let server = Server::start(|peer, _| async {
+        let mut frames = Frames::open(peer).await;
+        while let Some(stream) = frames.request().await {
+            frames.reset(stream, CANCEL).await;
+        }
+    })
+    .await;
+    let error = retrying(&server)
+        .post("/")
+        .json(&1)
+        .send_raw()
+        .await
+        .unwrap_err();
+    assert_eq!((error.outcome(), error.attempts()), (Outcome::Uncertain, 1));
+}
+
+#[tokio::test]
+async fn g8_a_stream_above_the_last_of_a_goaway_was_not_executed() {
+    for code in [NO_ERROR, INTERNAL_ERROR] {
+        let server = Server::start(move |peer, number| async move {
+            let mut frames = Frames::open(peer).await;
+            let stream = frames.request().await.unwrap();
+            if number == 1 {
+                frames.go_away(0, code).await;
+            } else {
+                frames.answer(stream).await;
+                frames.request().await;
+            }
+        })
+        .await;
+        let answer = retrying(&server)
+            .post("/")
+            .json(&1)
+            .send_raw()
+            .await
+            .unwrap();
+        assert_eq!(answer.status().as_u16(), 204);
+        assert_eq!(server.accepted(), 2);
+    }
+}
+
+#[tokio::test]
+async fn g7_a_stream_at_or_below_the_last_of_a_goaway_may_have_been_executed() {
+    for (last, code) in [
+        (1, NO_ERROR),
+        (1, INTERNAL_ERROR),
+        (7, NO_ERROR),
+        (7, INTERNAL_ERROR),
+    ] {
+        let server = Server::start(move |peer, _| async move {
+            let mut frames = Frames::open(peer).await;
+            frames.request().await.unwrap();
+            frames.go_away(last, code).await;
+        })
+        .await;
+        let error = retrying(&server)
+            .post("/")
+            .json(&1)
+            .send_raw()
+            .await
+            .unwrap_err();
+        let found = (error.kind(), error.outcome(), error.attempts());
+        let right = (ErrorKind::Unavailable, Outcome::Uncertain, 1);
+        assert_eq!(found, right, "last {last}, code {code}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn g10_one_caller_that_leaves_while_a_shared_connection_is_opened_fails_no_other() {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    let server = Server::start(|peer, _| async {
+        let mut frames = Frames::open(peer).await;
+        while let Some(stream) = frames.request().await {
+            frames.answer(stream).await;
+        }
+    })
+    .await;
+    let client = client(&server);
+    let mut first = Box::pin(client.get("/1").send_raw());
+    let mut second = pin!(client.get("/2").send_raw());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(
+        first.as_mut().poll(&mut cx).is_pending(),
+        "it opens the connection"
+    );
+    assert!(
+        second.as_mut().poll(&mut cx).is_pending(),
+        "it waits for that"
+    );
+    drop(first);
+    assert_eq!(second.await.unwrap().status().as_u16(), 204);
+}
