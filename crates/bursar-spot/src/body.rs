@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 use crate::exec::Exec;
 use crate::frame::{self, BodyId, Due, Start};
 use crate::gate::Taken;
-use crate::strand::{Held, Job, Lane, Strand, discard};
+use crate::held::{Held, Lane};
+use crate::strand::{Job, Strand, discard};
 
 /// How a body ended without its own answer.
 #[derive(Debug)]

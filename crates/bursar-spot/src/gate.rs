@@ -16,13 +16,14 @@
 
 use std::task::Waker;
 
+use crate::error::CloseReason;
 use crate::line::{Line, Ticket};
 
 mod inner;
 mod words;
 
 pub(crate) use words::{
-    Arrival, Come, Dismissed, Effects, LaneIndex, Next, Phase, Place, Received, Taken,
+    Arrival, Closing, Come, Dismissed, Effects, LaneIndex, Next, Phase, Place, Received, Taken,
 };
 use words::{Busy, Lane, Waiter};
 
@@ -37,6 +38,8 @@ pub(crate) struct Gate<S, J> {
     held: bool,
     shared: bool,
     phase: Phase,
+    /// Why it closes, once it does.
+    reason: CloseReason,
     /// Whether a turn began since somebody last asked.
     used: bool,
 }
@@ -53,8 +56,13 @@ impl<S, J> Gate<S, J> {
             held,
             shared,
             phase: Phase::Open,
+            reason: CloseReason::ExplicitClose,
             used: true,
         }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -301,11 +309,12 @@ impl<S, J> Gate<S, J> {
     }
 
     /// Takes in nothing more, and dismisses what has not started and what has yielded. `None` when that is done.
-    pub(crate) fn close(&mut self) -> Option<(Dismissed<J>, Effects<S, J>)> {
+    pub(crate) fn close(&mut self, reason: CloseReason) -> Closing<S, J> {
         if self.phase != Phase::Open {
             return None;
         }
         self.phase = Phase::Closing;
+        self.reason = reason;
         let mut gone = Dismissed {
             jobs: Vec::new(),
             wakers: Vec::new(),
@@ -319,14 +328,22 @@ impl<S, J> Gate<S, J> {
         Some((gone, self.next()))
     }
 
+    /// As `close`, if nothing runs, waits, has yielded or is claimed.
+    pub(crate) fn evict(&mut self) -> Closing<S, J> {
+        self.idle().then(|| self.close(CloseReason::IdleEvicted))?
+    }
+
     /// Wakes `waker` when all has ended; false when it has.
-    pub(crate) fn closed(&mut self, waker: &Waker) -> bool {
+    pub(crate) fn closed(&mut self, waker: &mut Option<Waker>) -> bool {
         if self.phase == Phase::Closed {
             return true;
         }
         let busy = self.busy.get_or_insert_with(|| Box::new(Busy::new()));
-        if !busy.closers.iter().any(|known| known.will_wake(waker)) {
-            busy.closers.push(waker.clone());
+        let known = waker
+            .as_ref()
+            .is_some_and(|waker| busy.closers.iter().any(|known| known.will_wake(waker)));
+        if !known {
+            busy.closers.extend(waker.take());
         }
         false
     }

@@ -10,15 +10,19 @@
     reason = "what timers, workers and actors use comes before them"
 )]
 
+mod actor;
 mod body;
+mod closing;
 mod error;
 mod exec;
 mod frame;
 mod gate;
+mod held;
 mod host;
 mod kind;
 mod line;
 mod pool;
+mod registry;
 mod schedule;
 mod spot;
 mod strand;
@@ -27,8 +31,10 @@ mod sync;
 mod turn;
 mod worker;
 
+pub use actor::{Actor, ActorTurn};
+pub use closing::ClosingTurn;
 pub use error::{CloseReason, SpotError, SpotErrorKind};
-pub use host::Host;
+pub use host::{Host, SpotBuilder};
 pub use kind::{Instance, Kind, PerActor, SharedGate, SpotWide};
 pub use schedule::{Overrun, Schedule, Tick};
 pub use spot::Spot;

@@ -6,11 +6,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::Poll;
 
+use crate::actor::Actor;
 use crate::body::{Nobody, Queued};
 use crate::error::SpotError;
+use crate::gate::Phase;
+use crate::held::{Held, Lane};
 use crate::kind::{Kind, SpotWide};
 use crate::line::Ticket;
-use crate::strand::{Held, Lane, Strand};
+use crate::strand::Strand;
 use crate::submit::{Asked, Sent, Target};
 use crate::turn::{Entered, Turn};
 
@@ -52,6 +55,12 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
         &self.strand.name
     }
 
+    /// Whether it takes work in: it has not begun to close.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.strand.look(|gate| gate.phase() == Phase::Open)
+    }
+
     /// Runs `work` as a turn and waits for its result.
     ///
     /// Once accepted the work runs to its end whether or not this future is still there, unless the Spot closes.
@@ -88,6 +97,11 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
         W: Future<Output: Send> + Send + 'static,
     {
         Sent::new(self.target(), move |held| work(Turn::new(held)))
+    }
+
+    /// Adds an actor: a lane of this Spot with state of its own.
+    pub fn actor<A: Send + 'static>(&self, state: A) -> Actor<S, A, K> {
+        Actor::new(self.open_lane(), state)
     }
 
     /// Takes a turn right here: it lasts until what comes back is dropped, and cannot yield.
@@ -163,7 +177,7 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
         M: FnOnce(Held<S>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        let exec = &self.strand.common.exec;
+        let exec = &self.strand.common.shared.exec;
         let job = Box::pin(Queued::new(exec, lane.cloned(), work, Nobody));
         self.strand.submit(job, lane.map(|lane| lane.index()))
     }

@@ -9,23 +9,34 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bursar::Clock;
 
+use crate::closing::{self, Hooks};
 use crate::error::CloseReason;
 use crate::exec::Exec;
 use crate::frame::{self, BodyId, Due};
-use crate::gate::{Arrival, Come, Effects, Gate, LaneIndex, Next, Phase, Place, Received, Taken};
+use crate::gate::{
+    Arrival, Closing, Come, Effects, Gate, LaneIndex, Next, Phase, Place, Received, Taken,
+};
+use crate::held::{Held, Lane};
 use crate::line::Ticket;
 use crate::sync::{Mutex, lock};
 
-/// What the Spots of a host have in common, and what one was told at its creation.
-pub(crate) struct Common {
+/// What a host lends to all its Spots.
+pub(crate) struct Shared {
     pub(crate) exec: Exec,
     pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// What a Spot was told at its creation; most share one.
+pub(crate) struct Common {
+    pub(crate) shared: Arc<Shared>,
+    /// Whoever finds the Spot by name, to be told when it has ended.
+    pub(crate) registry: Weak<dyn Registrar>,
     /// The most that wait for a turn.
     pub(crate) limit: u32,
     /// How long work waits for space in a full queue.
@@ -33,8 +44,14 @@ pub(crate) struct Common {
     pub(crate) close_on_panic: bool,
 }
 
+/// Whoever finds Spots by name.
+pub(crate) trait Registrar: Send + Sync {
+    /// The strand of that name at that address has ended.
+    fn gone(&self, name: &str, address: usize);
+}
+
 /// Work that waits for a turn.
-pub(crate) trait Job<S>: Send {
+pub(crate) trait Job<S: Send + 'static>: Send {
     /// Gives it its turn: it holds what it needs, and its first poll begins it.
     fn grant(self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, taken: Taken<S>) -> Due;
 }
@@ -42,10 +59,11 @@ pub(crate) trait Job<S>: Send {
 pub(crate) type BoxJob<S> = Pin<Box<dyn Job<S>>>;
 
 /// See the module.
-pub(crate) struct Strand<S> {
+pub(crate) struct Strand<S: Send + 'static> {
     gate: Mutex<Gate<S, BoxJob<S>>>,
     pub(crate) common: Arc<Common>,
     pub(crate) name: Box<str>,
+    hooks: Option<Arc<Hooks<S>>>,
 }
 
 impl<S: Send + 'static> Strand<S> {
@@ -53,6 +71,7 @@ impl<S: Send + 'static> Strand<S> {
     pub(crate) fn new(
         name: Box<str>,
         common: Arc<Common>,
+        hooks: Option<Arc<Hooks<S>>>,
         shared: bool,
         state: Option<S>,
     ) -> Arc<Self> {
@@ -60,6 +79,7 @@ impl<S: Send + 'static> Strand<S> {
             gate: Mutex::new(Gate::new(state.map(Box::new), shared)),
             common,
             name,
+            hooks,
         })
     }
 
@@ -205,11 +225,20 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Begins to close; false if that has been done.
     pub(crate) fn close(self: &Arc<Self>, reason: CloseReason) -> bool {
-        let closed = lock(&self.gate).close();
+        let closed = lock(&self.gate).close(reason);
+        self.dismiss(closed)
+    }
+
+    /// Begins to close if it is idle; false if it is not, or does so already.
+    pub(crate) fn evict(self: &Arc<Self>) -> bool {
+        let closed = lock(&self.gate).evict();
+        self.dismiss(closed)
+    }
+
+    fn dismiss(self: &Arc<Self>, closed: Closing<S, BoxJob<S>>) -> bool {
         let Some((gone, effects)) = closed else {
             return false;
         };
-        let _ = reason;
         for job in gone.jobs {
             discard(job);
         }
@@ -228,18 +257,38 @@ impl<S: Send + 'static> Strand<S> {
             Next::Start {
                 job, state, seq, ..
             } => frame::start(job.grant(self, Taken { state, seq })),
-            Next::Last(state) => {
-                // The last turn.
-                self.leave(Some(state), None);
-            }
+            Next::Last(state, reason) => closing::last_turn(self, state, reason),
             Next::Ended { state, closers } => {
                 discard(state);
+                if let Some(registry) = self.common.registry.upgrade() {
+                    registry.gone(&self.name, Arc::as_ptr(self).addr());
+                }
                 for waker in closers {
                     wake(Some(waker));
                 }
             }
         }
         wake(effects.woken);
+    }
+
+    pub(crate) fn hooks(&self) -> Option<&Hooks<S>> {
+        self.hooks.as_deref()
+    }
+
+    /// Ready once everything has ended, the last turn included.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut waker = Some(cx.waker().clone());
+        let closed = lock(&self.gate).closed(&mut waker);
+        drop(waker);
+        if closed {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Gate<S, BoxJob<S>>) -> R) -> R {
+        look(&mut lock(&self.gate))
     }
 
     /// The name of a body of this strand.
@@ -271,11 +320,11 @@ pub(crate) fn discard<T>(value: T) {
     let _reported = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }
 
-fn index<S: Send + 'static>(lane: Option<&Arc<Lane<S>>>) -> LaneIndex {
-    lane.map(|lane| lane.index)
+pub(crate) fn index<S: Send + 'static>(lane: Option<&Arc<Lane<S>>>) -> LaneIndex {
+    lane.map(|lane| lane.index())
 }
 
-impl<S> fmt::Debug for Strand<S> {
+impl<S: Send + 'static> fmt::Debug for Strand<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Strand")
             .field("name", &self.name)
@@ -284,184 +333,10 @@ impl<S> fmt::Debug for Strand<S> {
 }
 
 /// How work was received.
-pub(crate) enum Handed<S> {
+pub(crate) enum Handed<S: Send + 'static> {
     Started,
     Queued(Ticket),
     Full(Ticket),
     Refused(BoxJob<S>),
     Closed(BoxJob<S>),
-}
-
-/// A lane of a strand, which ends with its last owner: its handle, or work of it that is queued or runs.
-pub(crate) struct Lane<S: Send + 'static> {
-    strand: Arc<Strand<S>>,
-    index: u32,
-}
-
-impl<S: Send + 'static> Lane<S> {
-    pub(crate) fn open(strand: &Arc<Strand<S>>) -> Arc<Self> {
-        Arc::new(Self {
-            index: lock(&strand.gate).open_lane(),
-            strand: Arc::clone(strand),
-        })
-    }
-
-    pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
-        &self.strand
-    }
-
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
-}
-
-impl<S: Send + 'static> Drop for Lane<S> {
-    fn drop(&mut self) {
-        lock(&self.strand.gate).close_lane(self.index);
-    }
-}
-
-impl<S: Send + 'static> fmt::Debug for Lane<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lane").field(&self.index).finish()
-    }
-}
-
-/// What a turn holds: the gate with the state, a lane's claim, or both.
-pub(crate) struct Held<S: Send + 'static> {
-    state: Option<Box<S>>,
-    strand: Arc<Strand<S>>,
-    lane: Option<Arc<Lane<S>>>,
-    seq: u64,
-    gone: bool,
-}
-
-impl<S: Send + 'static> Held<S> {
-    #[inline]
-    pub(crate) fn new(
-        strand: &Arc<Strand<S>>,
-        taken: Taken<S>,
-        lane: Option<Arc<Lane<S>>>,
-    ) -> Self {
-        Self {
-            state: taken.state,
-            strand: Arc::clone(strand),
-            lane,
-            seq: taken.seq,
-            gone: false,
-        }
-    }
-
-    pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
-        &self.strand
-    }
-
-    /// The state, of a turn that holds the gate of its Spot.
-    #[inline]
-    pub(crate) fn state(&self) -> Option<&S> {
-        self.state.as_deref()
-    }
-
-    #[inline]
-    pub(crate) fn state_mut(&mut self) -> Option<&mut S> {
-        self.state.as_deref_mut()
-    }
-
-    pub(crate) fn body(&self) -> BodyId {
-        self.strand.body(self.seq)
-    }
-
-    /// Returns the gate and keeps the claim.
-    pub(crate) fn yields(mut self, waker: &Waker) -> Away<S> {
-        self.gone = true;
-        let (state, lane) = (self.state.take(), self.lane.take());
-        let ticket = self.strand.yields(state, index(lane.as_ref()), waker);
-        Away {
-            strand: Arc::clone(&self.strand),
-            lane,
-            ticket: Some(ticket),
-            seq: self.seq,
-        }
-    }
-}
-
-impl<S: Send + 'static> Drop for Held<S> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.gone {
-            return;
-        }
-        if self.strand.common.close_on_panic && std::thread::panicking() {
-            self.strand.close(CloseReason::Panicked);
-        }
-        self.strand
-            .leave(self.state.take(), index(self.lane.as_ref()));
-    }
-}
-
-impl<S: Send + 'static> fmt::Debug for Held<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
-            .field("spot", &self.strand.name)
-            .field("lane", &self.lane)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A body that has yielded: it keeps its lane's claim, and its place once it has asked to come back.
-pub(crate) struct Away<S: Send + 'static> {
-    strand: Arc<Strand<S>>,
-    lane: Option<Arc<Lane<S>>>,
-    ticket: Option<Ticket>,
-    seq: u64,
-}
-
-impl<S: Send + 'static> Away<S> {
-    /// Keeps the waker of the body for when the Spot closes. True if it has.
-    pub(crate) fn keep(&self, waker: &Waker) -> bool {
-        let Some(ticket) = self.ticket else {
-            return true;
-        };
-        self.strand.rewake(ticket, waker);
-        self.strand.place(ticket) == Some(Place::Closed)
-    }
-
-    /// Asks for the gate, for the first time or again. `None` once the Spot has closed.
-    pub(crate) fn poll_back(
-        &mut self,
-        asked: &mut bool,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Held<S>>> {
-        let Some(ticket) = self.ticket else {
-            return Poll::Ready(None);
-        };
-        let came = if std::mem::replace(asked, true) {
-            self.strand.come(ticket, cx)
-        } else {
-            self.strand.comes_back(ticket, cx)
-        };
-        came.map(|taken| {
-            let taken = taken?;
-            self.ticket = None;
-            Some(Held {
-                state: taken.state,
-                strand: Arc::clone(&self.strand),
-                lane: self.lane.take(),
-                seq: self.seq,
-                gone: false,
-            })
-        })
-    }
-
-    pub(crate) fn body(&self) -> BodyId {
-        self.strand.body(self.seq)
-    }
-}
-
-impl<S: Send + 'static> Drop for Away<S> {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.strand.quit(ticket);
-        }
-    }
 }

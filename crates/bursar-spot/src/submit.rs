@@ -16,8 +16,9 @@ use crate::error::{SpotError, SpotErrorKind};
 use crate::exec::Join;
 use crate::frame;
 use crate::gate::Place;
+use crate::held::{Held, Lane};
 use crate::line::Ticket;
-use crate::strand::{Handed, Held, Lane, Strand, discard};
+use crate::strand::{Handed, Strand, discard};
 
 /// Where work goes: a Spot's own line, or a lane of it.
 #[derive(Debug)]
@@ -81,9 +82,12 @@ impl Space {
         }
         let common = &strand.common;
         let alarm = self.alarm.get_or_insert_with(|| {
-            let now = common.clock.now();
+            let now = common.shared.clock.now();
             let deadline = now.checked_add(common.send_timeout);
-            common.clock.sleep_until(deadline.unwrap_or(now + FAR))
+            common
+                .shared
+                .clock
+                .sleep_until(deadline.unwrap_or(now + FAR))
         });
         if alarm.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
@@ -131,7 +135,7 @@ where
 
     /// Polls the work where it stands, if nothing is before it and this is a place for that.
     fn inline(&mut self, make: M) -> Result<Result<W::Output, Ended>, Option<M>> {
-        let exec = &self.to.strand.common.exec;
+        let exec = &self.to.strand.common.shared.exec;
         if !exec.is_current() {
             return Err(Some(make));
         }
@@ -154,7 +158,7 @@ where
         let Target { strand, lane } = self.to;
         let (requester, reply) = Requester::new();
         let job = Box::pin(Queued::new(
-            &strand.common.exec,
+            &strand.common.shared.exec,
             lane.cloned(),
             make,
             requester,
@@ -287,7 +291,7 @@ where
             if let Sending::New(make) = new {
                 let Target { strand, lane } = this.to;
                 let job = Box::pin(Queued::new(
-                    &strand.common.exec,
+                    &strand.common.shared.exec,
                     lane.cloned(),
                     make,
                     Nobody,

@@ -5,11 +5,12 @@ use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use crate::frame;
+use crate::held::{Away, Held};
 use crate::kind::{Kind, SharedGate, SpotWide};
-use crate::strand::{Held, Strand};
+use crate::strand::Strand;
 
 /// One piece of work that holds its Spot's gate. Dropping it ends the turn.
 ///
@@ -57,62 +58,80 @@ impl<S: Send + 'static, K: SharedGate> Turn<S, K> {
     /// # Cancel safety
     /// Dropping this future ends the turn.
     pub async fn yield_on<F: Future>(self, future: F) -> (Self, F::Output) {
-        let (held, out) = yield_on(self.held, future).await;
+        let ((), held, out) = yield_on((), self.held, future).await;
         (Self::new(held), out)
     }
 }
 
-/// See [`Turn::yield_on`].
-pub(crate) async fn yield_on<S: Send + 'static, F: Future>(
+/// What a body has while it yields, in the order in which it goes when it is dropped: what belongs to the claim before
+/// the claim.
+struct Yielding<O, S: Send + 'static> {
+    own: Option<O>,
+    held: Option<Held<S>>,
+    away: Option<Away<S>>,
+}
+
+/// See [`Turn::yield_on`]. `own` stays with the claim.
+pub(crate) async fn yield_on<O, S: Send + 'static, F: Future>(
+    own: O,
     held: Held<S>,
     future: F,
-) -> (Held<S>, F::Output) {
+) -> (O, Held<S>, F::Output) {
+    let mut yielding = Yielding {
+        own: Some(own),
+        held: Some(held),
+        away: None,
+    };
+    // Declared later, so dropped first: what is waited for goes before the claim.
     let mut future = pin!(future);
-    let mut held = Some(held);
-    let mut away = None;
     let mut output = None;
-    let mut asked = false;
-    poll_fn(move |cx| {
+    poll_fn(|cx| {
         if output.is_none() {
-            if let Poll::Ready(out) = future.as_mut().poll(cx) {
-                output = Some(out);
-            }
-            match (held.take(), &away) {
-                // Done at once, and nobody waits: there is nobody to go first.
-                (Some(kept), _) if output.is_some() && !kept.strand().contended() => {
-                    if let Some(out) = output.take() {
-                        return Poll::Ready((kept, out));
-                    }
-                }
-                (Some(kept), _) => away = Some(kept.yields(cx.waker())),
-                _ => {}
-            }
+            output = match future.as_mut().poll(cx) {
+                Poll::Ready(out) => Some(out),
+                Poll::Pending => None,
+            };
         }
-        let Some(place) = &mut away else {
+        let held = std::task::ready!(yielding.poll(output.is_some(), cx));
+        match (yielding.own.take(), output.take()) {
+            (Some(own), Some(out)) => Poll::Ready((own, held, out)),
+            // Both are there until they are handed out here.
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+impl<O, S: Send + 'static> Yielding<O, S> {
+    /// Ready with the turn once what it waits for is `done` and it has the gate again.
+    fn poll(&mut self, done: bool, cx: &mut Context<'_>) -> Poll<Held<S>> {
+        if let Some(held) = self.held.take() {
+            // Done at once, and nobody waits: there is nobody to go first.
+            if done && !held.strand().contended() {
+                return Poll::Ready(held);
+            }
+            self.away = Some(held.yields(cx.waker()));
+        }
+        let Some(away) = &mut self.away else {
             return Poll::Pending;
         };
-        if output.is_none() {
-            if place.keep(cx.waker()) && !frame::abandon(place.body()) {
-                away = None;
-            }
-            return Poll::Pending;
-        }
-        match place.poll_back(&mut asked, cx) {
-            Poll::Ready(Some(held)) => match output.take() {
-                Some(out) => Poll::Ready((held, out)),
-                None => Poll::Pending,
-            },
+        let came = if done {
+            away.poll_back(cx)
+        } else {
+            away.poll_away(cx)
+        };
+        match came {
+            Poll::Ready(Some(held)) => Poll::Ready(held),
             Poll::Ready(None) => {
-                // Inside its own body it goes with that; elsewhere nothing of it is left to wait for.
-                if !frame::abandon(place.body()) {
-                    away = None;
+                // The Spot closed. Inside its own body it goes with that; elsewhere nothing is left to wait for.
+                if !frame::abandon(away.body()) {
+                    self.away = None;
                 }
                 Poll::Pending
             }
             Poll::Pending => Poll::Pending,
         }
-    })
-    .await
+    }
 }
 
 impl<S: Send + 'static, K: Kind> fmt::Debug for Turn<S, K> {

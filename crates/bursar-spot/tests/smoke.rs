@@ -34,3 +34,33 @@ async fn turns_run_one_by_one() {
         .unwrap();
     assert_eq!(spot.enter().await.unwrap().state().len(), 9);
 }
+
+#[tokio::test]
+async fn an_actor_keeps_its_claim_across_a_yield() {
+    let runtime = Runtime::builder().resource("x", 1).build().unwrap();
+    let host = Host::new(&runtime);
+    let spot = host.create("s", Vec::<u32>::new()).unwrap();
+    let (a, b) = (spot.actor(0_u32), spot.actor(0_u32));
+    let (go, gate) = tokio::sync::oneshot::channel::<()>();
+    let first = a.request(|mut turn| async move {
+        turn.state().push(1);
+        let (mut turn, _) = turn.yield_on(gate).await;
+        let (state, own) = turn.both();
+        state.push(3);
+        *own += 1;
+    });
+    let second = a.request(|mut turn| async move {
+        let own = *turn.actor();
+        turn.state().push(10 + own);
+    });
+    let other = async {
+        b.request(|mut turn| async move { turn.state().push(2) })
+            .await
+            .unwrap();
+        go.send(()).unwrap();
+    };
+    let (x, y, ()) = tokio::join!(first, second, other);
+    x.unwrap();
+    y.unwrap();
+    assert_eq!(*spot.enter().await.unwrap().state(), [1, 2, 3, 11]);
+}

@@ -211,7 +211,7 @@ impl<S, J> Gate<S, J> {
                 self.phase = Phase::Last;
                 self.held = true;
                 self.running = 1;
-                Next::Last(state)
+                Next::Last(state, self.reason)
             }
         };
         Effects { next, woken: None }

@@ -4,6 +4,7 @@ use std::task::Waker;
 
 use slab::Slab;
 
+use crate::error::CloseReason;
 use crate::line::{Line, Records, Ticket};
 
 /// Which claim work needs: that of a lane, or none (the Spot's own work).
@@ -145,7 +146,7 @@ pub(crate) enum Next<S, J> {
     },
     Wake(Option<Waker>),
     /// Everything has ended: the last turn is due.
-    Last(Box<S>),
+    Last(Box<S>, CloseReason),
     /// The last turn has ended.
     Ended {
         state: Option<Box<S>>,
@@ -196,6 +197,9 @@ pub(crate) struct Dismissed<J> {
     pub(crate) jobs: Vec<J>,
     pub(crate) wakers: Vec<Waker>,
 }
+
+/// What a close leaves to do, if it began one.
+pub(crate) type Closing<S, J> = Option<(Dismissed<J>, Effects<S, J>)>;
 
 /// Work on its way in.
 #[derive(Debug)]

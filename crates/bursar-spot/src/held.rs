@@ -1,0 +1,188 @@
+//! What turns hold: the gate, a lane's claim, or both, from the grant to the end of the turn.
+//!
+//! Invariants:
+//! 1. What a turn holds ends in one place, [`Held::drop`]; what a yielded body keeps, in [`Away::drop`].
+//! 2. A lane outlives its work: whatever is queued for it or runs in it owns a part of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::error::CloseReason;
+use crate::frame::BodyId;
+use crate::gate::Taken;
+use crate::line::Ticket;
+use crate::strand::{Strand, index};
+
+/// A lane of a strand, which ends with its last owner: its handle, or work of it that is queued or runs.
+pub(crate) struct Lane<S: Send + 'static> {
+    strand: Arc<Strand<S>>,
+    index: u32,
+}
+
+impl<S: Send + 'static> Lane<S> {
+    pub(crate) fn open(strand: &Arc<Strand<S>>) -> Arc<Self> {
+        Arc::new(Self {
+            index: strand.look(|gate| gate.open_lane()),
+            strand: Arc::clone(strand),
+        })
+    }
+
+    pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
+        &self.strand
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+impl<S: Send + 'static> Drop for Lane<S> {
+    fn drop(&mut self) {
+        self.strand.look(|gate| gate.close_lane(self.index));
+    }
+}
+
+impl<S: Send + 'static> fmt::Debug for Lane<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lane").field(&self.index).finish()
+    }
+}
+
+/// What a turn holds: the gate with the state, a lane's claim, or both.
+pub(crate) struct Held<S: Send + 'static> {
+    state: Option<Box<S>>,
+    strand: Arc<Strand<S>>,
+    lane: Option<Arc<Lane<S>>>,
+    seq: u64,
+    gone: bool,
+}
+
+impl<S: Send + 'static> Held<S> {
+    #[inline]
+    pub(crate) fn new(
+        strand: &Arc<Strand<S>>,
+        taken: Taken<S>,
+        lane: Option<Arc<Lane<S>>>,
+    ) -> Self {
+        Self {
+            state: taken.state,
+            strand: Arc::clone(strand),
+            lane,
+            seq: taken.seq,
+            gone: false,
+        }
+    }
+
+    pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
+        &self.strand
+    }
+
+    /// The state, of a turn that holds the gate of its Spot.
+    #[inline]
+    pub(crate) fn state(&self) -> Option<&S> {
+        self.state.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn state_mut(&mut self) -> Option<&mut S> {
+        self.state.as_deref_mut()
+    }
+
+    pub(crate) fn body(&self) -> BodyId {
+        self.strand.body(self.seq)
+    }
+
+    /// Returns the gate and keeps the claim.
+    pub(crate) fn yields(mut self, waker: &Waker) -> Away<S> {
+        self.gone = true;
+        let (state, lane) = (self.state.take(), self.lane.take());
+        let ticket = self.strand.yields(state, index(lane.as_ref()), waker);
+        Away {
+            strand: Arc::clone(&self.strand),
+            lane,
+            ticket: Some(ticket),
+            asked: false,
+            seq: self.seq,
+        }
+    }
+}
+
+impl<S: Send + 'static> Drop for Held<S> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.gone {
+            return;
+        }
+        if self.strand.common.close_on_panic && std::thread::panicking() {
+            self.strand.close(CloseReason::Panicked);
+        }
+        self.strand
+            .leave(self.state.take(), index(self.lane.as_ref()));
+    }
+}
+
+impl<S: Send + 'static> fmt::Debug for Held<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("spot", &self.strand.name)
+            .field("lane", &self.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A body that has yielded: it keeps its lane's claim, and its place once it has asked to come back.
+pub(crate) struct Away<S: Send + 'static> {
+    strand: Arc<Strand<S>>,
+    lane: Option<Arc<Lane<S>>>,
+    ticket: Option<Ticket>,
+    /// What it waited for has come, and it has asked for the gate.
+    asked: bool,
+    seq: u64,
+}
+
+impl<S: Send + 'static> Away<S> {
+    /// What it waits for is not there yet: the waker of the body is kept for when the Spot closes. `None` once it has.
+    pub(crate) fn poll_away(&mut self, cx: &mut Context<'_>) -> Poll<Option<Held<S>>> {
+        let Some(ticket) = self.ticket else {
+            return Poll::Ready(None);
+        };
+        self.strand.come(ticket, cx).map(|_closed| None)
+    }
+
+    /// Asks for the gate, for the first time or again. `None` once the Spot has closed.
+    pub(crate) fn poll_back(&mut self, cx: &mut Context<'_>) -> Poll<Option<Held<S>>> {
+        let Some(ticket) = self.ticket else {
+            return Poll::Ready(None);
+        };
+        let came = if self.asked {
+            self.strand.come(ticket, cx)
+        } else {
+            self.asked = true;
+            self.strand.comes_back(ticket, cx)
+        };
+        came.map(|taken| {
+            let taken = taken?;
+            self.ticket = None;
+            Some(Held {
+                state: taken.state,
+                strand: Arc::clone(&self.strand),
+                lane: self.lane.take(),
+                seq: self.seq,
+                gone: false,
+            })
+        })
+    }
+
+    pub(crate) fn body(&self) -> BodyId {
+        self.strand.body(self.seq)
+    }
+}
+
+impl<S: Send + 'static> Drop for Away<S> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.strand.quit(ticket);
+        }
+    }
+}
