@@ -14,7 +14,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("bursar-spot", &["bursar"]),
     ("bursar-http", &["bursar"]),
     ("bursar-tower", &["bursar"]),
-    ("bursar-classify", &["bursar"]),
+    // Itself for its tests, with every provider.
+    ("bursar-classify", &["bursar", "bursar-classify"]),
     ("bursar-console", &["bursar", "bursar-spot"]),
     (
         "bursar-cli",
