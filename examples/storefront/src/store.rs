@@ -71,7 +71,7 @@ impl Store {
 
     fn connect(&self) -> Result<Connection, StoreError> {
         let open = || {
-            let mut connection = Connection::open(&self.path)?;
+            let connection = Connection::open(&self.path)?;
             connection.pragma_update(None, "journal_mode", "wal")?;
             connection.pragma_update(None, "synchronous", "normal")?;
             connection.busy_handler(Some(wait_for_the_write_lock))?;
