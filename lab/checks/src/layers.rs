@@ -13,7 +13,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("bursar", &[]),
     ("bursar-spot", &["bursar"]),
     ("bursar-http", &["bursar"]),
-    ("bursar-tower", &["bursar"]),
+    // Itself with its features, for its tests.
+    ("bursar-tower", &["bursar", "bursar-tower"]),
     // Itself for its tests, with every provider.
     ("bursar-classify", &["bursar", "bursar-classify"]),
     ("bursar-console", &["bursar", "bursar-spot"]),

@@ -1,0 +1,81 @@
+//! What a layer asks of a request: its key, effect, idempotency key and deadline, and whether it can be sent again.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bursar::{Call, Contract, Effect, Key};
+
+use crate::deadline::Deadline;
+
+type Ask<Req, T> = Arc<dyn Fn(&Req) -> T + Send + Sync>;
+
+/// The questions that a layer was given. Each is asked once a call, at its first poll, before anything is held.
+pub(crate) struct Asks<Req> {
+    pub(crate) key: Option<Ask<Req, Key>>,
+    pub(crate) effect: Option<Ask<Req, Effect>>,
+    pub(crate) idempotency_key: Option<Ask<Req, Option<Arc<str>>>>,
+    pub(crate) deadline: Option<Ask<Req, Deadline>>,
+    /// Asked before each attempt.
+    pub(crate) copy: Option<Ask<Req, Option<Req>>>,
+}
+
+impl<Req> Asks<Req> {
+    pub(crate) const NONE: Self = Self {
+        key: None,
+        effect: None,
+        idempotency_key: None,
+        deadline: None,
+        copy: None,
+    };
+
+    /// A call for this request, and what is known of its effect.
+    pub(crate) fn begin<'c>(&self, contract: &'c Contract, request: &Req) -> (Call<'c>, Effect) {
+        let mut call = contract.with();
+        let mut effect = Effect::NonIdempotent;
+        if let Some(key) = &self.key {
+            call = call.key(key(request));
+        }
+        if let Some(of) = &self.effect {
+            effect = of(request);
+            call = call.effect(effect);
+        }
+        if let Some(key) = self.idempotency_key.as_ref().and_then(|key| key(request)) {
+            effect = effect.min(Effect::Idempotent);
+            call = call.idempotency_key(key);
+        }
+        if let Some(deadline) = &self.deadline {
+            call = call.deadline(deadline(request));
+        }
+        (call, effect)
+    }
+
+    /// The request for another attempt, if there can be one.
+    pub(crate) fn copy(&self, request: &Req) -> Option<Req> {
+        self.copy.as_ref().and_then(|copy| copy(request))
+    }
+}
+
+/// Written by hand: the derived one would ask the request to be `Clone`.
+impl<Req> Clone for Asks<Req> {
+    fn clone(&self) -> Self {
+        Self {
+            key: self.key.clone(),
+            effect: self.effect.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            deadline: self.deadline.clone(),
+            copy: self.copy.clone(),
+        }
+    }
+}
+
+impl<Req> fmt::Debug for Asks<Req> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asks")
+            .field("key", &self.key.is_some())
+            .field("effect", &self.effect.is_some())
+            .field("idempotency_key", &self.idempotency_key.is_some())
+            .field("deadline", &self.deadline.is_some())
+            .field("copy", &self.copy.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,95 @@
+//! Contracts under gRPC servers: outcomes as statuses.
+
+use bursar::{CallError, Outcome};
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+
+use crate::body::ContractBody;
+use crate::deliver::{Deliver, End, sealed::Sealed, serve};
+use crate::layer::GrpcServer;
+use crate::pace::{self, Pace};
+use crate::problem::{Kind, Problem};
+use crate::service::ContractService;
+
+/// A call that failed, as a gRPC status.
+///
+/// | the call | code |
+/// |---|---|
+/// | met a full budget and does not wait, could not start in time, was withdrawn, met a runtime that shuts down | `UNAVAILABLE` |
+/// | met its key held and does not wait | `RESOURCE_EXHAUSTED` |
+/// | lacks a key that is required | `INVALID_ARGUMENT` |
+/// | was cut off by a deadline while it ran | `DEADLINE_EXCEEDED` |
+/// | was cut off by a token while it ran | `CANCELLED` |
+/// | failed, Transient | `UNAVAILABLE` |
+/// | failed, Throttled | `RESOURCE_EXHAUSTED` |
+/// | failed, Permanent; would have waited for what its own caller holds | `INTERNAL` |
+/// | failed, Uncertain | `UNKNOWN` |
+///
+/// Where it is known when to come back, `grpc-retry-pushback-ms` among the trailers says so. The message says nothing of
+/// the inside, the handler's error included: [`Problem`] turns into a status too, and has the details.
+///
+/// ```
+/// use bursar::{Classify, Contract};
+/// use bursar_tower::status;
+/// use tonic::{Request, Response, Status};
+///
+/// async fn render(contract: &Contract, request: Request<String>) -> Result<Response<String>, Status> {
+///     let brand = request.into_inner();
+///     let page = contract.run(|| async { draw(&brand).await.transient() }).await.map_err(status)?;
+///     Ok(Response::new(page))
+/// }
+/// # async fn draw(brand: &str) -> Result<String, std::io::Error> { Ok(brand.to_owned()) }
+/// ```
+pub fn status<E>(error: CallError<E>) -> Status {
+    Problem::from(error).into()
+}
+
+impl From<Problem> for Status {
+    fn from(problem: Problem) -> Self {
+        let mut status = Self::new(code(problem.kind()), problem.detail());
+        if let Some(wait) = problem.retry_after() {
+            let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            status
+                .metadata_mut()
+                .insert("grpc-retry-pushback-ms", millis.into());
+        }
+        status
+    }
+}
+
+fn code(kind: Kind) -> Code {
+    match kind {
+        Kind::Overloaded
+        | Kind::NotInTime
+        | Kind::Withdrawn
+        | Kind::Stopping
+        | Kind::Failed(Outcome::Transient) => Code::Unavailable,
+        Kind::KeyHeld | Kind::Failed(Outcome::Throttled) => Code::ResourceExhausted,
+        Kind::KeyRequired => Code::InvalidArgument,
+        Kind::TimedOut => Code::DeadlineExceeded,
+        Kind::Cancelled => Code::Cancelled,
+        Kind::Failed(Outcome::Uncertain) => Code::Unknown,
+        Kind::WouldDeadlock | Kind::Impossible | Kind::Failed(_) => Code::Internal,
+    }
+}
+
+impl Sealed for GrpcServer {}
+
+impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for GrpcServer {
+    type Response = Response<ContractBody<B>>;
+    type Error = E;
+
+    fn deliver(&self, end: End<Response<B>, E>, pace: Option<&Pace>) -> Result<Self::Response, E> {
+        serve(end, self.hold, |error| {
+            let mean = pace.map_or(pace::ASSUMED, Pace::mean);
+            Status::from(Problem::of(error, mean)).into_http()
+        })
+    }
+}
+
+impl<S: NamedService, Req, J, D> NamedService for ContractService<S, Req, J, D> {
+    const NAME: &'static str = S::NAME;
+}
