@@ -1,11 +1,13 @@
 //! What Bursar is measured against. Each peer is written as a competent user writes it, and where two ways are common
 //! the faster one is measured.
 
+mod actors;
 mod composed;
 mod key_mutex;
 mod resilience;
 mod tower_stack;
 
+pub use actors::{Actix, Add, AddLater, Kameo, Ractor, RactorAdd};
 pub use composed::{Composed, Fault, Refused};
 pub use key_mutex::{KeyGuard, KeyMutexes};
 pub use resilience::{resilience, resilience_in_time};
