@@ -11,12 +11,17 @@ use std::time::Duration;
 use bursar::Runtime;
 
 use crate::closing::{self, ClosingTurn, Hooks};
+use crate::due::Moments;
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::exec::Exec;
 use crate::kind::{Kind, SpotWide, shared};
 use crate::registry::{Named, Registry};
 use crate::spot::Spot;
 use crate::strand::{Common, Registrar, Shared, Strand};
+use crate::worker::Workers;
+
+/// How many pieces of CPU work wait for a thread, unless the host says otherwise.
+const CPU_QUEUE: usize = 256;
 
 /// What may be asked of a Spot whose type is not known.
 pub(crate) trait Member: Send + Sync {
@@ -87,14 +92,17 @@ impl Host {
     #[expect(clippy::expect_used, reason = "said in the documentation")]
     pub fn new(runtime: &Runtime) -> Self {
         let exec = Exec::current().expect("a host is made inside of a tokio runtime");
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let spots = Arc::new(Registry::new());
         let registry: Weak<Registry<Arc<dyn Member>>> = Arc::downgrade(&spots);
         Self {
             core: Arc::new(Core {
                 common: Arc::new(Common {
                     shared: Arc::new(Shared {
-                        exec,
                         clock: runtime.clock(),
+                        moments: Moments::new(runtime.clock()),
+                        workers: Workers::new(threads, CPU_QUEUE, exec.clone()),
+                        exec,
                     }),
                     registry,
                     limit: 1024,
@@ -104,6 +112,12 @@ impl Host {
                 spots,
             }),
         }
+    }
+
+    /// Where work beside the turns is handed in that belongs to no Spot.
+    #[must_use]
+    pub fn workers(&self) -> Workers {
+        self.core.common.shared.workers.clone()
     }
 
     /// Begins a Spot with options of its own.

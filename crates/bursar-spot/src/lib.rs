@@ -11,8 +11,10 @@
 )]
 
 mod actor;
+mod beside;
 mod body;
 mod closing;
+mod due;
 mod error;
 mod exec;
 mod frame;
@@ -28,6 +30,7 @@ mod spot;
 mod strand;
 mod submit;
 mod sync;
+mod timers;
 mod turn;
 mod worker;
 

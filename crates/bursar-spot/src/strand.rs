@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use bursar::Clock;
 
+use crate::beside::Beside;
 use crate::closing::{self, Hooks};
+use crate::due::Moments;
 use crate::error::CloseReason;
 use crate::exec::Exec;
 use crate::frame::{self, BodyId, Due};
@@ -25,11 +27,15 @@ use crate::gate::{
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
 use crate::sync::{Mutex, lock};
+use crate::worker::Workers;
 
 /// What a host lends to all its Spots.
 pub(crate) struct Shared {
     pub(crate) exec: Exec,
     pub(crate) clock: Arc<dyn Clock>,
+    /// When its timers are due.
+    pub(crate) moments: Arc<Moments>,
+    pub(crate) workers: Workers,
 }
 
 /// What a Spot was told at its creation; most share one.
@@ -64,6 +70,7 @@ pub(crate) struct Strand<S: Send + 'static> {
     pub(crate) common: Arc<Common>,
     pub(crate) name: Box<str>,
     hooks: Option<Arc<Hooks<S>>>,
+    pub(crate) beside: Beside<S>,
 }
 
 impl<S: Send + 'static> Strand<S> {
@@ -80,6 +87,7 @@ impl<S: Send + 'static> Strand<S> {
             common,
             name,
             hooks,
+            beside: Beside::new(),
         })
     }
 
@@ -239,6 +247,7 @@ impl<S: Send + 'static> Strand<S> {
         let Some((gone, effects)) = closed else {
             return false;
         };
+        self.beside.close(self);
         for job in gone.jobs {
             discard(job);
         }

@@ -11,6 +11,7 @@ use crate::frame;
 use crate::held::{Away, Held};
 use crate::kind::{Kind, SharedGate, SpotWide};
 use crate::strand::Strand;
+use crate::worker::Workers;
 
 /// One piece of work that holds its Spot's gate. Dropping it ends the turn.
 ///
@@ -42,6 +43,13 @@ impl<S: Send + 'static, K: Kind> Turn<S, K> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.held.strand().name
+    }
+
+    /// Where work beside the turns is handed in. Its cancellation fires when the Spot closes.
+    #[must_use]
+    pub fn workers(&self) -> Workers {
+        let strand = self.held.strand();
+        strand.beside.workers(strand)
     }
 }
 

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bursar::Outcome;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::TaskTracker;
 
+use crate::exec::Exec;
 use crate::pool::{Accepted, Pool, Refused, Ticket};
 
 /// Tells a piece of work that it is to stop: its waiter has left, its token has fired, or the Spot or the host closes.
@@ -59,17 +59,17 @@ pub struct Workers {
 
 struct Shared {
     pool: Arc<Pool>,
-    executor: Handle,
+    exec: Exec,
     live: TaskTracker,
 }
 
 impl Workers {
     /// Those of a host: `threads` for CPU work, and room for `queue` more pieces of it to wait.
-    pub(crate) fn new(threads: usize, queue: usize, executor: Handle) -> Self {
+    pub(crate) fn new(threads: usize, queue: usize, exec: Exec) -> Self {
         Self {
             shared: Arc::new(Shared {
                 pool: Pool::new(threads, queue),
-                executor,
+                exec,
                 live: TaskTracker::new(),
             }),
             scope: CancellationToken::new(),
@@ -180,7 +180,7 @@ impl Workers {
                 // If nobody waits any more, dropped here.
                 drop(answer.send(answered));
             });
-            spawn(&workers.executor, work);
+            workers.exec.spawn(work).detach();
             Ok(None)
         })
     }
@@ -207,14 +207,6 @@ impl fmt::Debug for Workers {
             .field("live", &self.live())
             .finish_non_exhaustive()
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "I/O work is a task of its own, so that it needs nobody to poll it"
-)]
-fn spawn(executor: &Handle, work: impl Future<Output = ()> + Send + 'static) {
-    drop(executor.spawn(work));
 }
 
 /// A future's output, or what it panicked with.

@@ -14,7 +14,7 @@ use super::*;
 fn narrow() -> (Tokio, Workers) {
     let tokio = Builder::new_multi_thread().worker_threads(1).build();
     let tokio = tokio.expect("a thread");
-    let workers = Workers::new(1, 1, tokio.handle().clone());
+    let workers = Workers::new(1, 1, Exec::of(tokio.handle().clone()));
     (tokio, workers)
 }
 
@@ -200,8 +200,13 @@ fn f9_closing_fires_the_cancellation_of_its_own_work_alone() {
     runs.recv().expect("it runs");
     let mut waiting = task::spawn(one.cpu(|_| 8));
     assert_pending!(waiting.poll());
-    let mut others = task::spawn(other.io(|cancelled| async move { cancelled.cancelled().await }));
+    let (says, runs) = channel();
+    let mut others = task::spawn(other.io(move |cancelled| async move {
+        says.send(()).expect("somebody listens");
+        cancelled.cancelled().await;
+    }));
     assert_pending!(others.poll());
+    runs.recv().expect("it runs");
     one.close();
     assert!(waiting.is_woken());
     assert_eq!(assert_ready!(waiting.poll()), Err(WorkError::Closed));

@@ -1,0 +1,71 @@
+//! Timers as users register them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::Handler;
+use crate::beside::Refused;
+use crate::error::{SpotError, SpotErrorKind};
+use crate::kind::{Kind, SharedGate};
+use crate::schedule::{Schedule, Tick};
+use crate::spot::Spot;
+use crate::turn::Turn;
+
+impl<S: Send + 'static, K: SharedGate> Spot<S, K> {
+    /// Registers a timer under a name: each tick of `schedule` runs `handler` as a turn of this Spot.
+    ///
+    /// A timer registered under the same name before is replaced: what it had queued does not run, and the new one's first
+    /// tick waits until a running one of the old has ended. Two ticks of one timer never run at once; a tick that yields
+    /// lets other turns run, and not its own next tick. Ticks count against no limit and are nested in nothing.
+    ///
+    /// A handler that panics ends its tick as any turn; the next one is due as if it had returned.
+    ///
+    /// ```
+    /// # use bursar::Runtime;
+    /// # use bursar_spot::{Host, Schedule, SpotError};
+    /// # use std::time::Duration;
+    /// # async fn example(runtime: &Runtime) -> Result<(), SpotError> {
+    /// let host = Host::new(runtime);
+    /// let stock = host.create("stock", 10_u32)?;
+    /// stock.timer("restock", Schedule::every(Duration::from_secs(60)), |mut turn, tick| async move {
+    ///     *turn.state() += 5 * (1 + tick.skipped as u32);
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation) for a period of zero; [`Closed`](SpotErrorKind::Closed).
+    pub fn timer<F, W>(&self, name: &str, schedule: Schedule, handler: F) -> Result<(), SpotError>
+    where
+        F: Fn(Turn<S, K>, Tick) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let handler = Handler::new(move |held, tick| handler(Turn::new(held), tick));
+        let strand = self.strand();
+        let registered = strand
+            .beside
+            .register(strand, name, schedule, Arc::new(handler));
+        registered.map_err(|refused| match refused {
+            Refused::NoPeriod => SpotError::new(SpotErrorKind::InvalidOperation, self.name())
+                .saying(format!(
+                    "timer {name:?} has a period of zero: it must be longer"
+                )),
+            Refused::Closed => SpotError::closed(self.name(), false),
+        })
+    }
+}
+
+impl<S: Send + 'static, K: Kind> Spot<S, K> {
+    /// Stops a timer: no tick starts any more, and one that runs goes on. False if there is none of that name, or it has
+    /// ticked for the last time.
+    pub fn cancel_timer(&self, name: &str) -> bool {
+        self.strand().beside.cancel(self.strand(), name)
+    }
+
+    /// How many timers it has.
+    #[must_use]
+    pub fn timers(&self) -> usize {
+        self.strand().beside.timers()
+    }
+}

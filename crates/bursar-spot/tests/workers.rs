@@ -1,0 +1,91 @@
+//! F9 from inside of turns: kept or yielded is the waiter's choice.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bursar::Runtime;
+use bursar_spot::{Host, Spot};
+use tokio::sync::Notify;
+
+fn spot() -> Spot<Vec<&'static str>> {
+    let runtime = Runtime::builder().resource("unused", 1).build();
+    let host = Host::new(&runtime.expect("a runtime"));
+    host.create("spot", Vec::new())
+        .expect("a name that is free")
+}
+
+/// Another turn, which notes that it ran.
+async fn other(spot: &Spot<Vec<&'static str>>) {
+    let other = spot.send(|mut turn| async move { turn.state().push("other") });
+    other.await.expect("room in the queue");
+}
+
+async fn said(spot: &Spot<Vec<&'static str>>) -> Vec<&'static str> {
+    let said = spot.request(|mut turn| async move { std::mem::take(turn.state()) });
+    said.await.expect("a turn")
+}
+
+#[tokio::test]
+async fn f9_awaited_work_keeps_the_gate_and_yielded_work_returns_it() {
+    let spot = spot();
+    for (yields, right) in [
+        (false, ["computed", "other"]),
+        (true, ["other", "computed"]),
+    ] {
+        let goes_on = Arc::new(Notify::new());
+        let (go, begun) = std::sync::mpsc::channel::<()>();
+        let (this, waits) = (spot.clone(), Arc::clone(&goes_on));
+        let asked = tokio::spawn(async move {
+            let work = this.request(move |turn| async move {
+                let work = turn.workers().cpu(move |_| {
+                    // Until the other turn is queued, or has run.
+                    let _told = begun.recv();
+                    7
+                });
+                waits.notify_one();
+                let (mut turn, seven) = if yields {
+                    turn.yield_on(work).await
+                } else {
+                    let seven = work.await;
+                    (turn, seven)
+                };
+                turn.state().push("computed");
+                seven
+            });
+            work.await
+        });
+        goes_on.notified().await;
+        other(&spot).await;
+        if yields {
+            assert_eq!(said(&spot).await, ["other"], "while the work goes on");
+        }
+        drop(go);
+        let answer = asked.await.expect("no panic").expect("a turn");
+        assert_eq!(answer, Ok(7));
+        let right = if yields { &right[1..] } else { &right[..] };
+        assert_eq!(said(&spot).await, right);
+    }
+}
+
+#[tokio::test]
+async fn f9_a_turn_that_panics_or_ends_early_takes_its_waiting_with_it() {
+    let spot = spot();
+    let (says, hears) = tokio::sync::oneshot::channel();
+    let panicked = spot.request(move |turn| async move {
+        let work = turn.workers().io(|cancelled| async move {
+            cancelled.cancelled().await;
+            // Whoever listens has told the test already if this fails.
+            let _heard = says.send("told to stop");
+        });
+        let mut work = Box::pin(work);
+        std::future::poll_fn(|cx| {
+            assert!(work.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        tokio::task::yield_now().await;
+        panic!("before the answer");
+    });
+    assert!(panicked.await.is_err());
+    assert_eq!(hears.await, Ok("told to stop"));
+}
