@@ -2,6 +2,8 @@
 //!
 //! Everything runs on one thread and by a clock turned by hand: after [`World::settle`] whatever could run has run.
 
+#![allow(clippy::disallowed_methods, reason = "askers are tasks of their own")]
+
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! F9 from inside of turns: kept or yielded is the waiter's choice.
 
+#![allow(clippy::disallowed_methods, reason = "askers are tasks of their own")]
+
 use std::future::Future;
 use std::sync::Arc;
 

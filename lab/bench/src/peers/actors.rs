@@ -123,7 +123,9 @@ mod tests {
 
     #[tokio::test]
     async fn ractor_counts() {
-        let (actor, _) = ractor::Actor::spawn(None, Ractor, ()).await.expect("an actor");
+        let (actor, _) = ractor::Actor::spawn(None, Ractor, ())
+            .await
+            .expect("an actor");
         for (add, right) in ADDS.into_iter().zip(1..) {
             let count = actor.call(|back| RactorAdd(add, back), None).await;
             assert!(matches!(count, Ok(ractor::rpc::CallResult::Success(count)) if count == right));
