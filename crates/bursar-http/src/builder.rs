@@ -1,8 +1,10 @@
 //! The options of a client.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bursar::seam::{Execute, Resume};
 use bursar::{Clock, Contract, PerCall, Permits, Policy, Retry, Takes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
@@ -14,6 +16,7 @@ use crate::cookies::Jar;
 use crate::error::Error;
 use crate::payload::ACCEPT_ENCODING;
 use crate::request::Request;
+use crate::schedule::Schedulers;
 use crate::surface::OneShot;
 use crate::transport::{Protocols, TlsOptions, Transport};
 
@@ -34,6 +37,7 @@ use crate::transport::{Protocols, TlsOptions, Transport};
 /// | [`trusted_pem`](Self::trusted_pem) | the public roots of `webpki-roots` |
 /// | [`client_certificate_pem`](Self::client_certificate_pem) | none |
 /// | [`http1_only`](Self::http1_only), [`http2_only`](Self::http2_only) | HTTP/2 where TLS negotiates it, else HTTP/1.1 |
+/// | [`resume_on`](Self::resume_on), [`execute_on`](Self::execute_on) | the caller's own runtime |
 /// | [`clock`](Self::clock) | tokio's |
 #[must_use = "finish it with `build`, or begin a one-shot request"]
 pub struct ClientBuilder {
@@ -50,6 +54,7 @@ pub struct ClientBuilder {
     tls: TlsOptions,
     protocols: Protocols,
     clock: ambient::Clock,
+    pub(crate) schedulers: Schedulers,
     /// The first option that was wrong by itself.
     fault: Option<Error>,
 }
@@ -70,6 +75,7 @@ impl ClientBuilder {
             tls: TlsOptions::default(),
             protocols: Protocols::Either,
             clock: ambient::Clock::default(),
+            schedulers: Schedulers::default(),
             fault: None,
         }
     }
@@ -231,7 +237,26 @@ impl ClientBuilder {
 
     /// Measures time by `clock`; a client under a contract should have its runtime's. For tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = ambient::Clock(Some(std::sync::Arc::new(clock)));
+        self.clock = ambient::Clock(Some(Arc::new(clock)));
+        self
+    }
+
+    /// Runs callbacks ([`on_complete`](Request::on_complete)) on `resume`, and exchanges in their caller's task.
+    pub fn resume_on(mut self, resume: Arc<dyn Resume>) -> Self {
+        self.schedulers = Schedulers {
+            execute: None,
+            resume: Some(resume),
+        };
+        self
+    }
+
+    /// Runs exchanges on `execute` and callbacks on `resume`. An awaited future goes on in the task that awaits it; dropping
+    /// it still cancels its exchange. Connections need tokio's I/O there.
+    pub fn execute_on(mut self, execute: Arc<dyn Execute>, resume: Arc<dyn Resume>) -> Self {
+        self.schedulers = Schedulers {
+            execute: Some(execute),
+            resume: Some(resume),
+        };
         self
     }
 
@@ -281,7 +306,7 @@ impl ClientBuilder {
             base,
             headers,
             (self.timeout, self.limit),
-            self.clock,
+            (self.clock, self.schedulers),
             self.contract,
             self.policy,
         )

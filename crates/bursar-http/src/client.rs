@@ -13,8 +13,10 @@ use crate::builder::ClientBuilder;
 use crate::config::Base;
 use crate::error::Error;
 use crate::request::Request;
+use crate::schedule::Schedulers;
 use crate::submit::{Submissions, SubmitStats};
 use crate::surface::Registered;
+use crate::turn::TurnClient;
 
 /// What a client without a contract of the user's own calls its operation.
 const OPERATION: &str = "http";
@@ -51,6 +53,7 @@ pub(crate) struct Core {
     pub(crate) timeout: Duration,
     pub(crate) limit: u64,
     pub(crate) clock: Clock,
+    pub(crate) schedulers: Schedulers,
     pub(crate) contract: Contract,
     pub(crate) submissions: Submissions,
 }
@@ -61,7 +64,7 @@ impl Core {
         base: Option<Base>,
         headers: HeaderMap,
         (timeout, limit): (Duration, u64),
-        clock: Clock,
+        (clock, schedulers): (Clock, Schedulers),
         contract: Option<Contract>,
         policy: Option<Policy<PerCall>>,
     ) -> Result<Self, Error> {
@@ -77,6 +80,7 @@ impl Core {
             timeout,
             limit,
             clock,
+            schedulers,
             contract,
             submissions: Submissions::default(),
         })
@@ -129,8 +133,8 @@ impl Client {
 }
 
 macro_rules! verbs {
-    ($surface:ty => $($(#[$doc:meta])* $verb:ident $method:ident)*) => {
-        impl $surface {
+    ([$($generics:tt)*] $surface:ty => $($(#[$doc:meta])* $verb:ident $method:ident)*) => {
+        impl $($generics)* $surface {
             $($(#[$doc])*
             pub fn $verb(&self, path: impl Into<String>) -> Request<Self> {
                 Request::new(self.clone(), Method::$method, path.into())
@@ -140,8 +144,8 @@ macro_rules! verbs {
 }
 
 macro_rules! all_verbs {
-    ($($surface:ty)*) => { $(
-verbs! { $surface =>
+    ($([$($generics:tt)*] $surface:ty),*) => { $(
+verbs! { [$($generics)*] $surface =>
     /// A GET: [`Effect::Pure`](bursar::Effect::Pure).
     get GET
     /// A HEAD: [`Effect::Pure`](bursar::Effect::Pure).
@@ -162,7 +166,7 @@ verbs! { $surface =>
     )* };
 }
 
-all_verbs! { Client Registered }
+all_verbs! { [] Client, [] Registered, [<T>] TurnClient<T> }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -97,6 +97,9 @@ impl ClientsBuilder {
 }
 
 impl Clients {
+    /// The service name under which a host of turns has its clients.
+    pub const SERVICE: &str = "http";
+
     /// Begins a set of clients.
     pub fn builder() -> ClientsBuilder {
         ClientsBuilder::default()

@@ -245,6 +245,19 @@ impl<S, B> Request<S, B> {
         self
     }
 
+    /// The same request through another surface.
+    pub(crate) fn through<O>(self, change: impl FnOnce(S) -> O) -> Request<O, B> {
+        Request {
+            surface: change(self.surface),
+            draft: self.draft,
+            body: PhantomData,
+        }
+    }
+
+    pub(crate) fn surface(&self) -> &S {
+        &self.surface
+    }
+
     pub(crate) fn into_parts(self) -> (S, Draft) {
         (self.surface, self.draft)
     }

@@ -1,12 +1,14 @@
 //! One call under the client's contract: attempts, and what the caller is told.
 
+use std::sync::Arc;
+
 use bursar::{Attempt, Attempted, Call, CallError, Failure, Outcome, Permit};
 use bytes::Bytes;
 use http::Response;
 use http::response::Parts;
 
 use crate::attempt::failed_status;
-use crate::client::Core;
+use crate::client::{Client, Core};
 use crate::codec::Decode;
 use crate::error::{Error, ErrorKind};
 use crate::payload::Payload;
@@ -18,6 +20,24 @@ use crate::verdict;
 pub(crate) struct Run<'a> {
     pub(crate) core: &'a Core,
     pub(crate) ready: &'a Ready,
+}
+
+/// A request under way, with everything it needs.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) client: Client,
+    pub(crate) ready: Arc<Ready>,
+    /// Counts it with its host.
+    pub(crate) host: Option<Permit>,
+}
+
+impl Live {
+    pub(crate) fn run(&self) -> Run<'_> {
+        Run {
+            core: self.client.core(),
+            ready: &self.ready,
+        }
+    }
 }
 
 impl<'a> Run<'a> {

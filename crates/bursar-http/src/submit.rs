@@ -1,18 +1,21 @@
 //! One-way requests: they complete when the transport has taken the last byte; what follows is only counted.
 
-use std::sync::Arc;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
-use bursar::{Attempt, Permit};
+use bursar::Attempt;
 use http::Response;
 use hyper::body::Incoming;
 
-use crate::ambient::{self, Deadline};
-use crate::client::Client;
+use crate::ambient::Deadline;
+use crate::client::Core;
 use crate::error::Error;
 use crate::payload::{Origin, Payload};
 use crate::request::Ready;
-use crate::run::Run;
+use crate::run::{Live, Run};
+use crate::token::Token;
 use crate::transport::{Flight, Outgoing, Sending};
 use crate::verdict;
 
@@ -57,15 +60,8 @@ enum Answer {
 }
 
 /// Completes when the request was submitted; a task then waits for the answer, holding what the call holds.
-pub(crate) async fn submit(
-    client: Client,
-    ready: Arc<Ready>,
-    host: Option<Permit>,
-) -> Result<(), Error> {
-    let run = Run {
-        core: client.core(),
-        ready: &ready,
-    };
+pub(crate) async fn submit(live: Live) -> Result<(), Error> {
+    let run = live.run();
     let (rest, permit) = run
         .call()
         .run_held(|attempt| async move {
@@ -74,18 +70,18 @@ pub(crate) async fn submit(
         })
         .await
         .map_err(|error| run.concluded(error))?;
-    client
-        .core()
+    run.core
         .submissions
         .submitted
         .fetch_add(1, Ordering::Release);
-    ambient::spawn(async move {
-        let core = client.core();
+    let schedulers = run.core.schedulers.clone();
+    schedulers.start(async move {
+        let Run { core, ready } = live.run();
         let token = ready.bounds.token.clone();
-        if !until(token, finish(core.ways.compression, &ready, rest)).await {
+        if !until(token, finish(core, ready, rest)).await {
             core.submissions.failed.fetch_add(1, Ordering::Release);
         }
-        drop((permit, host));
+        drop(permit);
     });
     Ok(())
 }
@@ -110,7 +106,7 @@ async fn attempt_submit(run: Run<'_>, attempt: &Attempt) -> Result<Rest, Error> 
 }
 
 /// Reads the answer to its end, so that the connection can be used again; false if that or the request failed.
-async fn finish(decompress: bool, ready: &Ready, rest: Rest) -> bool {
+async fn finish(core: &Core, ready: &Ready, rest: Rest) -> bool {
     let Rest {
         answer,
         mut deadline,
@@ -127,7 +123,7 @@ async fn finish(decompress: bool, ready: &Ready, rest: Rest) -> bool {
         uri: ready.plan.uri.clone(),
         limit: ready.plan.limit,
         floor: None,
-        decompress,
+        decompress: core.ways.compression,
     };
     let Ok((parts, mut payload)) = Payload::open(response, flight, deadline, origin).await else {
         return false;
@@ -136,14 +132,14 @@ async fn finish(decompress: bool, ready: &Ready, rest: Rest) -> bool {
 }
 
 /// False if `token` fires first.
-async fn until(token: Option<crate::token::Token>, work: impl Future<Output = bool>) -> bool {
+async fn until(token: Option<Token>, work: impl Future<Output = bool>) -> bool {
     let Some(mut token) = token else {
         return work.await;
     };
-    let mut work = std::pin::pin!(work);
-    std::future::poll_fn(|cx| {
-        if std::pin::Pin::new(&mut token).poll(cx).is_ready() {
-            return std::task::Poll::Ready(false);
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if Pin::new(&mut token).poll(cx).is_ready() {
+            return Poll::Ready(false);
         }
         work.as_mut().poll(cx)
     })

@@ -7,8 +7,9 @@ use bursar::{CallError, Contract, Outcome, Permit};
 use crate::builder::ClientBuilder;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
+use crate::schedule::Schedulers;
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
@@ -20,7 +21,10 @@ pub trait Surface: sealed::Sealed + Send + Sized {
 }
 
 /// A surface without a turn: its callbacks run on the resume scheduler.
-pub trait Detached: Surface {}
+pub trait Detached: Surface {
+    #[doc(hidden)]
+    fn schedulers(&self) -> Schedulers;
+}
 
 /// What a surface gives a request.
 #[derive(Debug)]
@@ -61,7 +65,11 @@ impl Surface for Client {
     }
 }
 
-impl Detached for Client {}
+impl Detached for Client {
+    fn schedulers(&self) -> Schedulers {
+        self.core().schedulers.clone()
+    }
+}
 
 /// A client that one request builds at its first poll and closes after it.
 ///
@@ -82,7 +90,11 @@ impl Surface for OneShot {
     }
 }
 
-impl Detached for OneShot {}
+impl Detached for OneShot {
+    fn schedulers(&self) -> Schedulers {
+        self.0.schedulers.clone()
+    }
+}
 
 impl fmt::Debug for OneShot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,4 +120,8 @@ impl Surface for Registered {
     }
 }
 
-impl Detached for Registered {}
+impl Detached for Registered {
+    fn schedulers(&self) -> Schedulers {
+        self.client.schedulers()
+    }
+}

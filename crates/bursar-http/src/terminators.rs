@@ -8,12 +8,11 @@ use bytes::Bytes;
 use http::Response;
 use serde::de::DeserializeOwned;
 
-use crate::ambient;
 use crate::codec::{Decode, Json};
 use crate::download::download;
 use crate::error::Error;
 use crate::request::Request;
-use crate::run::Run;
+use crate::run::Live;
 use crate::stream::BodyStream;
 use crate::submit::submit;
 use crate::surface::{Detached, Registered, Surface};
@@ -28,7 +27,10 @@ impl<S: Surface, B> Request<S, B> {
     ///
     /// # Cancel safety
     /// Dropping the future cancels the exchange; the server may have executed the request.
-    pub async fn send<T: DeserializeOwned>(self) -> Result<Response<T>, Error> {
+    pub async fn send<T>(self) -> Result<Response<T>, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
         self.send_as(Json).await
     }
 
@@ -39,19 +41,13 @@ impl<S: Surface, B> Request<S, B> {
     ///
     /// # Cancel safety
     /// As [`send`](Self::send).
-    pub async fn send_as<T, D: Decode<T>>(self, decoder: D) -> Result<Response<T>, Error> {
-        let (surface, draft) = self.into_parts();
-        let entry = surface.entry()?;
-        let core = entry.client.core();
-        let ready = draft.ready(core)?;
-        let run = Run {
-            core,
-            ready: &ready,
-        };
-        let host = entry.enter().await?;
-        let response = run.typed(&decoder).await;
-        drop(host);
-        response
+    pub async fn send_as<T, D>(self, decoder: D) -> Result<Response<T>, Error>
+    where
+        T: Send + 'static,
+        D: Decode<T> + 'static,
+    {
+        self.exchange(|live| async move { live.run().typed(&decoder).await })
+            .await
     }
 
     /// Completes with the body, decoded as JSON.
@@ -61,7 +57,10 @@ impl<S: Surface, B> Request<S, B> {
     ///
     /// # Cancel safety
     /// As [`send`](Self::send).
-    pub async fn fetch<T: DeserializeOwned>(self) -> Result<T, Error> {
+    pub async fn fetch<T>(self) -> Result<T, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
         self.send_as(Json).await.map(Response::into_body)
     }
 
@@ -72,7 +71,11 @@ impl<S: Surface, B> Request<S, B> {
     ///
     /// # Cancel safety
     /// As [`send`](Self::send).
-    pub async fn fetch_as<T, D: Decode<T>>(self, decoder: D) -> Result<T, Error> {
+    pub async fn fetch_as<T, D>(self, decoder: D) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        D: Decode<T> + 'static,
+    {
         self.send_as(decoder).await.map(Response::into_body)
     }
 
@@ -84,18 +87,8 @@ impl<S: Surface, B> Request<S, B> {
     /// # Cancel safety
     /// As [`send`](Self::send).
     pub async fn send_raw(self) -> Result<Response<Bytes>, Error> {
-        let (surface, draft) = self.into_parts();
-        let entry = surface.entry()?;
-        let core = entry.client.core();
-        let ready = draft.ready(core)?;
-        let run = Run {
-            core,
-            ready: &ready,
-        };
-        let host = entry.enter().await?;
-        let response = run.raw().await;
-        drop(host);
-        response
+        self.exchange(|live| async move { live.run().raw().await })
+            .await
     }
 
     /// Completes with the head of the response; its body is read as it arrives, under the same timeout and limit. No
@@ -107,18 +100,13 @@ impl<S: Surface, B> Request<S, B> {
     /// # Cancel safety
     /// As [`send`](Self::send).
     pub async fn stream(self) -> Result<Response<BodyStream>, Error> {
-        let (surface, draft) = self.into_parts();
-        let entry = surface.entry()?;
-        let core = entry.client.core();
-        let ready = draft.ready(core)?;
-        let run = Run {
-            core,
-            ready: &ready,
-        };
-        let host = entry.enter().await?;
-        let (parts, payload, permit) = run.open().await?;
-        let body = BodyStream::new(payload, ready.bounds.token.clone(), permit, host);
-        Ok(Response::from_parts(parts, body))
+        self.exchange(|live| async move {
+            let (parts, payload, permit) = live.run().open().await?;
+            let token = live.ready.bounds.token.clone();
+            let body = BodyStream::new(payload, token, permit, live.host);
+            Ok(Response::from_parts(parts, body))
+        })
+        .await
     }
 
     /// Completes with the response once its body is in the file at `path`, under the same timeout and limit: the value is
@@ -131,36 +119,50 @@ impl<S: Surface, B> Request<S, B> {
     /// As [`send`](Self::send); what was written of the file is removed.
     pub async fn download(self, path: impl Into<PathBuf>) -> Result<Response<u64>, Error> {
         let path = path.into();
+        self.exchange(|live| async move { download(live.run(), &path).await })
+            .await
+    }
+}
+
+impl<S: Surface, B> Request<S, B> {
+    /// Checks the request and runs `work` on it, where the client's exchanges run.
+    async fn exchange<T, W>(self, work: impl FnOnce(Live) -> W + Send) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
         let (surface, draft) = self.into_parts();
         let entry = surface.entry()?;
-        let core = entry.client.core();
-        let ready = draft.ready(core)?;
-        let run = Run {
-            core,
-            ready: &ready,
-        };
+        let ready = Arc::new(draft.ready(entry.client.core())?);
         let host = entry.enter().await?;
-        let response = download(run, &path).await;
-        drop(host);
-        response
+        let client = entry.client;
+        let schedulers = client.core().schedulers.clone();
+        let work = work(Live {
+            client,
+            ready,
+            host,
+        });
+        schedulers.exchange(work).await
     }
 }
 
 impl<S: Detached + 'static, B: 'static> Request<S, B> {
-    /// Runs the request in a task of its own and hands the response to `callback`, for callers that await nothing. A token
-    /// ([`until`](Self::until)) is what cancels it.
+    /// Runs the request on its own and hands the response to `callback`, for callers that await nothing. Both run on the
+    /// client's schedulers, or in one task of the caller's runtime. A token ([`until`](Self::until)) is what cancels it.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Outside of a tokio runtime, if the client has no execute scheduler.
     pub fn on_complete<T, C, W>(self, callback: C)
     where
         T: DeserializeOwned + Send + 'static,
         C: FnOnce(Result<Response<T>, Error>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        ambient::spawn(async move {
+        let schedulers = self.surface().schedulers();
+        let resume = schedulers.clone();
+        schedulers.start(async move {
             let response = self.send().await;
-            callback(response).await;
+            resume.resume(async move { callback(response).await }).await;
         });
     }
 }
@@ -178,10 +180,6 @@ impl<B> Request<Registered, B> {
     /// # Cancel safety
     /// As [`send`](Self::send). Once it has completed, the token alone cancels what is left.
     pub async fn submit(self) -> Result<(), Error> {
-        let (surface, draft) = self.into_parts();
-        let entry = surface.entry()?;
-        let ready = Arc::new(draft.ready(entry.client.core())?);
-        let host = entry.enter().await?;
-        submit(entry.client, ready, host).await
+        self.exchange(submit).await
     }
 }
