@@ -14,12 +14,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bursar::seam::{Chain, Standing, Tie};
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
 use crate::exec::Exec;
 use crate::frame::{self, BodyId, Due, Start};
-use crate::gate::Taken;
 use crate::held::{Held, Lane};
 use crate::strand::{Job, Strand, discard};
 
@@ -47,9 +47,13 @@ pin_project! {
 pin_project! {
     /// See the module. `M` makes the work of the turn.
     pub(crate) struct Body<S, M, W> where S: Send, S: 'static {
+        // Ends, and with it what the body's chain holds, before the stage gives anything back.
+        standing: Option<Standing>,
         #[pin]
         stage: Stage<S, M, W>,
         name: BodyId,
+        // What the requester ran inside of, if anything.
+        chain: Chain,
     }
 }
 
@@ -59,23 +63,28 @@ where
     M: FnOnce(Held<S>) -> W,
     W: Future,
 {
-    pub(crate) fn waiting(make: M) -> Self {
+    pub(crate) fn waiting(make: M, chain: Chain) -> Self {
         Self {
+            standing: None,
             stage: Stage::Waiting { make },
-            name: (0, 0),
+            name: 0,
+            chain,
         }
     }
 
     pub(crate) fn ready(make: M, held: Held<S>) -> Self {
         Self {
             name: held.body(),
+            standing: Some(held.standing()),
             stage: Stage::Ready { make, held },
+            chain: Chain::default(),
         }
     }
 
     fn grant(self: Pin<&mut Self>, held: Held<S>) {
         let mut this = self.project();
         *this.name = held.body();
+        *this.standing = Some(held.standing());
         if let StageReplaced::Waiting { make } = this.stage.as_mut().project_replace(Stage::Gone) {
             this.stage.set(Stage::Ready { make, held });
         }
@@ -89,6 +98,60 @@ where
     }
 }
 
+/// Whose poll it is in which a body is polled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The requester's, whose chain it stands on.
+    Requesters,
+    /// A task's, which has none.
+    Ours,
+}
+
+impl<S, M, W> Body<S, M, W>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+{
+    pub(crate) fn poll_in(
+        self: Pin<&mut Self>,
+        whose: Whose,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<W::Output, Ended>> {
+        let mut this = self.project();
+        let mut work = || {
+            frame::within(*this.name, || {
+                catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)))
+            })
+        };
+        let (polled, abandoned) = match this.standing {
+            None => work(),
+            Some(standing) if whose == Whose::Requesters => standing.here(work),
+            Some(standing) if this.chain.is_empty() => standing.alone(work),
+            Some(standing) => this.chain.scope(|| standing.here(work)),
+        };
+        let ended = match polled {
+            Ok(Poll::Pending) if !abandoned => return Poll::Pending,
+            Ok(Poll::Pending) => Err(Ended::Closed(true)),
+            Ok(Poll::Ready(out)) => Ok(out),
+            Err(panic) => Err(Ended::Panicked(message(panic))),
+        };
+        *this.standing = None;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| this.stage.set(Stage::Gone))) {
+            discard(panic);
+        }
+        Poll::Ready(ended)
+    }
+
+    /// Links the body to what the caller runs inside of. It is polled here no more.
+    pub(crate) fn tie(self: Pin<&mut Self>) -> Tie {
+        match self.project().standing {
+            Some(standing) => standing.tie(),
+            None => Tie::default(),
+        }
+    }
+}
+
 impl<S, M, W> Future for Body<S, M, W>
 where
     S: Send + 'static,
@@ -98,20 +161,7 @@ where
     type Output = Result<W::Output, Ended>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let (polled, abandoned) = frame::within(*this.name, || {
-            catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)))
-        });
-        let ended = match polled {
-            Ok(Poll::Pending) if !abandoned => return Poll::Pending,
-            Ok(Poll::Pending) => Err(Ended::Closed(true)),
-            Ok(Poll::Ready(out)) => Ok(out),
-            Err(panic) => Err(Ended::Panicked(message(&*panic))),
-        };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| this.stage.set(Stage::Gone))) {
-            discard(panic);
-        }
-        Poll::Ready(ended)
+        self.poll_in(Whose::Ours, cx)
     }
 }
 
@@ -134,14 +184,18 @@ where
 }
 
 /// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> Box<str> {
-    if let Some(said) = panic.downcast_ref::<&'static str>() {
-        return (*said).into();
-    }
-    match panic.downcast_ref::<String>() {
-        Some(said) => said.as_str().into(),
-        None => "a panic without words".into(),
-    }
+fn message(panic: Box<dyn Any + Send>) -> Box<str> {
+    let said: Box<str> = match (
+        panic.downcast_ref::<&'static str>(),
+        panic.downcast_ref::<String>(),
+    ) {
+        (Some(said), _) => (*said).into(),
+        (None, Some(said)) => said.as_str().into(),
+        (None, None) => "a panic without words".into(),
+    };
+    // Whatever it was may panic again when it is dropped.
+    discard(panic);
+    said
 }
 
 /// Where a queued body's answer goes.
@@ -210,7 +264,8 @@ pin_project! {
             let mut this = this.project();
             if let Some(mut answer) = this.answer.take() {
                 let began = this.body.as_mut().has_begun();
-                // The work goes before its requester is told.
+                // The work goes before its requester is told, and what its chain holds before the work.
+                *this.body.as_mut().project().standing = None;
                 discard(catch_unwind(AssertUnwindSafe(|| {
                     this.body.as_mut().project().stage.set(Stage::Gone);
                 })));
@@ -227,9 +282,15 @@ where
     W: Future,
     A: Answer<W::Output>,
 {
-    pub(crate) fn new(exec: &Exec, lane: Option<Arc<Lane<S>>>, make: M, answer: A) -> Self {
+    pub(crate) fn new(
+        exec: &Exec,
+        lane: Option<Arc<Lane<S>>>,
+        chain: Chain,
+        make: M,
+        answer: A,
+    ) -> Self {
         Self {
-            body: Body::waiting(make),
+            body: Body::waiting(make, chain),
             exec: exec.clone(),
             lane,
             answer: Some(answer),
@@ -279,9 +340,9 @@ where
     W: Future + Send + 'static,
     A: Answer<W::Output> + 'static,
 {
-    fn grant(mut self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, taken: Taken<S>) -> Due {
+    fn grant(mut self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, state: Option<Box<S>>) -> Due {
         let this = self.as_mut().project();
-        let held = Held::new(strand, taken, this.lane.take());
+        let held = Held::new(strand, state, this.lane.take());
         this.body.grant(held);
         self
     }

@@ -5,10 +5,11 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bursar::seam::Chain;
+
 use crate::body::{Nobody, Queued};
 use crate::error::CloseReason;
 use crate::frame;
-use crate::gate::Taken;
 use crate::held::Held;
 use crate::strand::{Job, Strand};
 
@@ -71,9 +72,8 @@ pub(crate) fn last_turn<S: Send + 'static>(
         }
     };
     let exec = &strand.common.shared.exec;
-    let job = Box::pin(Queued::new(exec, None, make, Nobody));
-    let state = Some(state);
-    frame::start(job.grant(strand, Taken { state, seq: 0 }));
+    let job = Box::pin(Queued::new(exec, None, Chain::default(), make, Nobody));
+    frame::start(job.grant(strand, Some(state)));
 }
 
 /// Waits until a strand has ended.

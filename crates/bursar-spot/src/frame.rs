@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
@@ -32,8 +33,33 @@ pub(crate) trait Start: Future<Output = ()> + Send {
 
 pub(crate) type Due = Pin<Box<dyn Start>>;
 
-/// Names a body: the strand's address and a number within it. Zero is none.
-pub(crate) type BodyId = (usize, u64);
+/// Tells a body from all others. Zero is none.
+pub(crate) type BodyId = u64;
+
+/// How many numbers a thread takes at once, so that bodies on different threads share no cache line.
+const BLOCK: u64 = 1 << 12;
+
+/// A number that no other body has.
+#[inline]
+pub(crate) fn number() -> BodyId {
+    NUMBERS.with(|numbers| {
+        let (next, left) = numbers.get();
+        if left == 0 {
+            return take_block(numbers);
+        }
+        numbers.set((next + 1, left - 1));
+        next
+    })
+}
+
+#[cold]
+fn take_block(numbers: &Cell<(u64, u64)>) -> BodyId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // 2^63 of them are not used up.
+    let first = NEXT.fetch_add(BLOCK, Ordering::Relaxed);
+    numbers.set((first + 1, BLOCK - 1));
+    first
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -47,7 +73,8 @@ enum Mode {
 
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Outside) };
-    static BODY: Cell<BodyId> = const { Cell::new((0, 0)) };
+    static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static BODY: Cell<BodyId> = const { Cell::new(0) };
     static ABANDONED: Cell<bool> = const { Cell::new(false) };
     static DUE: RefCell<VecDeque<Due>> = const { RefCell::new(VecDeque::new()) };
 }

@@ -51,7 +51,7 @@ impl<S, J> Gate<S, J> {
         Self {
             state,
             busy: None,
-            seq: u64::from(held),
+            seq: 0,
             running: u32::from(held),
             held,
             shared,
@@ -200,9 +200,7 @@ impl<S, J> Gate<S, J> {
                 let lane = waiter.lane;
                 busy.yielded -= 1;
                 drop(busy.records.remove(ticket).waker.take());
-                let mut taken = self.begin_held(lane);
-                taken.seq = ticket.seq();
-                Come::Taken(taken)
+                Come::Taken(self.begin_held(lane))
             }
             Place::Away => {
                 waiter.place = Place::Line;
@@ -224,14 +222,12 @@ impl<S, J> Gate<S, J> {
         };
         match waiter.place {
             Place::Granted => {
-                let seq = ticket.seq();
                 if waiter.resumes {
                     busy.yielded -= 1;
                 }
                 busy.records.remove(ticket);
                 Come::Taken(Taken {
                     state: self.state.take(),
-                    seq,
                 })
             }
             Place::Closed => Come::Closed,

@@ -8,15 +8,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bursar::seam::{self, HoldId, Standing};
+
 use crate::error::CloseReason;
-use crate::frame::BodyId;
-use crate::gate::Taken;
+use crate::frame::{self, BodyId};
 use crate::line::Ticket;
 use crate::strand::{Strand, index};
 
 /// A lane of a strand, which ends with its last owner: its handle, or work of it that is queued or runs.
 pub(crate) struct Lane<S: Send + 'static> {
     strand: Arc<Strand<S>>,
+    /// Names its claim in chains.
+    hold: HoldId,
     index: u32,
 }
 
@@ -24,8 +27,13 @@ impl<S: Send + 'static> Lane<S> {
     pub(crate) fn open(strand: &Arc<Strand<S>>) -> Arc<Self> {
         Arc::new(Self {
             index: strand.look(|gate| gate.open_lane()),
+            hold: HoldId::unique(),
             strand: Arc::clone(strand),
         })
+    }
+
+    pub(crate) fn hold(&self) -> HoldId {
+        self.hold
     }
 
     pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
@@ -54,7 +62,7 @@ pub(crate) struct Held<S: Send + 'static> {
     state: Option<Box<S>>,
     strand: Arc<Strand<S>>,
     lane: Option<Arc<Lane<S>>>,
-    seq: u64,
+    body: BodyId,
     gone: bool,
 }
 
@@ -62,16 +70,40 @@ impl<S: Send + 'static> Held<S> {
     #[inline]
     pub(crate) fn new(
         strand: &Arc<Strand<S>>,
-        taken: Taken<S>,
+        state: Option<Box<S>>,
         lane: Option<Arc<Lane<S>>>,
     ) -> Self {
         Self {
-            state: taken.state,
+            state,
             strand: Arc::clone(strand),
             lane,
-            seq: taken.seq,
+            body: frame::number(),
             gone: false,
         }
+    }
+
+    /// What the body stands in, to be entered around its polls.
+    pub(crate) fn standing(&self) -> Standing {
+        let home = self.strand.common.shared.home;
+        Standing::new(Some(home), self.body, self.gate(), self.claim())
+    }
+
+    fn gate(&self) -> Option<HoldId> {
+        let held = self.lane.is_none() || self.strand.is_shared();
+        held.then_some(self.strand.hold)
+    }
+
+    fn claim(&self) -> Option<HoldId> {
+        self.lane.as_ref().map(|lane| lane.hold())
+    }
+
+    /// The chain of the body around this poll no longer holds the gate, or holds it again; the claim stays.
+    pub(crate) fn lets_go(&self) {
+        seam::regate(self.body, None, self.claim());
+    }
+
+    pub(crate) fn holds_again(&self) {
+        seam::regate(self.body, self.gate(), self.claim());
     }
 
     pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
@@ -90,7 +122,7 @@ impl<S: Send + 'static> Held<S> {
     }
 
     pub(crate) fn body(&self) -> BodyId {
-        self.strand.body(self.seq)
+        self.body
     }
 
     /// Returns the gate and keeps the claim.
@@ -103,7 +135,7 @@ impl<S: Send + 'static> Held<S> {
             lane,
             ticket: Some(ticket),
             asked: false,
-            seq: self.seq,
+            body: self.body,
         }
     }
 }
@@ -138,7 +170,7 @@ pub(crate) struct Away<S: Send + 'static> {
     ticket: Option<Ticket>,
     /// What it waited for has come, and it has asked for the gate.
     asked: bool,
-    seq: u64,
+    body: BodyId,
 }
 
 impl<S: Send + 'static> Away<S> {
@@ -164,24 +196,27 @@ impl<S: Send + 'static> Away<S> {
         came.map(|taken| {
             let taken = taken?;
             self.ticket = None;
-            Some(Held {
+            let held = Held {
                 state: taken.state,
                 strand: Arc::clone(&self.strand),
                 lane: self.lane.take(),
-                seq: self.seq,
+                body: self.body,
                 gone: false,
-            })
+            };
+            held.holds_again();
+            Some(held)
         })
     }
 
     pub(crate) fn body(&self) -> BodyId {
-        self.strand.body(self.seq)
+        self.body
     }
 }
 
 impl<S: Send + 'static> Drop for Away<S> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
+            seam::regate(self.body, None, None);
             self.strand.quit(ticket);
         }
     }

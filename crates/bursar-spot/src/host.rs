@@ -4,7 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -103,6 +104,10 @@ impl Host {
                         moments: Moments::new(runtime.clock()),
                         workers: Workers::new(threads, CPU_QUEUE, exec.clone()),
                         exec,
+                        home: runtime.id(),
+                        nested_wait: runtime.nested_wait(),
+                        stopping: AtomicBool::new(false),
+                        membership: OnceLock::new(),
                     }),
                     registry,
                     limit: 1024,

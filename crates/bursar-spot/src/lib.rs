@@ -13,6 +13,7 @@
 mod actor;
 mod beside;
 mod body;
+mod bound;
 mod closing;
 mod due;
 mod error;

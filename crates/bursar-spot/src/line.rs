@@ -21,11 +21,6 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// Of work that was started at once and has no record.
     pub(crate) const STARTED: Self = Self { slot: NONE, seq: 0 };
-
-    /// The number of the record, unique in its strand.
-    pub(crate) const fn seq(self) -> u64 {
-        self.seq
-    }
 }
 
 /// Records linked in order.

@@ -4,11 +4,14 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
 use crate::actor::Actor;
+use bursar::seam::Chain;
+
 use crate::body::{Nobody, Queued};
-use crate::error::SpotError;
+use crate::bound::Bound;
+use crate::error::{SpotError, SpotErrorKind};
 use crate::gate::Phase;
 use crate::held::{Held, Lane};
 use crate::kind::{Kind, SpotWide};
@@ -119,49 +122,72 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
     }
 
     async fn wait_to_enter(&self) -> Result<Entered<'_, S>, SpotError> {
-        struct Waits<'s, S: Send + 'static> {
-            strand: &'s Arc<Strand<S>>,
-            ticket: Option<Ticket>,
-        }
-
-        impl<S: Send + 'static> Drop for Waits<'_, S> {
-            fn drop(&mut self) {
-                if let Some(ticket) = self.ticket.take() {
-                    self.strand.quit(ticket);
-                }
-            }
-        }
-
         let strand = &self.strand;
+        if strand.is_held_above(None) {
+            return Err(SpotError::new(SpotErrorKind::InvalidOperation, self.name())
+                .saying("the turn that asks holds the gate already"));
+        }
         let mut waits = Waits {
             strand,
             ticket: None,
         };
-        let closed = || Err(SpotError::closed(&strand.name, false));
+        let mut bound = Bound::of_chain(&strand.common.shared);
         poll_fn(move |cx| {
-            let state = match waits.ticket {
-                None => match strand.wait(cx.waker()) {
-                    Ok(None) => return Poll::Ready(closed()),
-                    Ok(ticket) => {
-                        waits.ticket = ticket;
+            let state = match waits.poll(cx) {
+                Poll::Ready(state) => state,
+                Poll::Pending => {
+                    let Some(bound) = &mut bound else {
                         return Poll::Pending;
-                    }
-                    Err(state) => state,
-                },
-                Some(ticket) => match std::task::ready!(strand.come(ticket, cx)) {
-                    None => return Poll::Ready(closed()),
-                    Some(taken) => {
-                        waits.ticket = None;
-                        taken.state
-                    }
-                },
+                    };
+                    ready!(bound.poll(&strand.common.shared, cx));
+                    return Poll::Ready(Err(SpotError::new(
+                        SpotErrorKind::DeadlineExceeded,
+                        &strand.name,
+                    )
+                    .saying("its asker holds something that others may wait for")));
+                }
             };
             Poll::Ready(match state {
                 Some(state) => Ok(Entered::new(strand, state)),
-                None => closed(),
+                None => Err(strand.never_ran()),
             })
         })
         .await
+    }
+}
+
+/// A place in the line for an entered turn.
+struct Waits<'s, S: Send + 'static> {
+    strand: &'s Arc<Strand<S>>,
+    ticket: Option<Ticket>,
+}
+
+impl<S: Send + 'static> Waits<'_, S> {
+    /// Ready with the state once it has the gate, with nothing if the Spot takes nobody in.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Box<S>>> {
+        let Some(ticket) = self.ticket else {
+            return match self.strand.wait(cx.waker()) {
+                Ok(None) => Poll::Ready(None),
+                Err(state) => Poll::Ready(state),
+                Ok(ticket) => {
+                    self.ticket = ticket;
+                    Poll::Pending
+                }
+            };
+        };
+        self.strand.come(ticket, cx).map(|taken| {
+            let taken = taken?;
+            self.ticket = None;
+            taken.state
+        })
+    }
+}
+
+impl<S: Send + 'static> Drop for Waits<'_, S> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.strand.quit(ticket);
+        }
     }
 }
 
@@ -178,7 +204,13 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
         W: Future<Output = ()> + Send + 'static,
     {
         let exec = &self.strand.common.shared.exec;
-        let job = Box::pin(Queued::new(exec, lane.cloned(), work, Nobody));
+        let job = Box::pin(Queued::new(
+            exec,
+            lane.cloned(),
+            Chain::default(),
+            work,
+            Nobody,
+        ));
         self.strand.submit(job, lane.map(|lane| lane.index()))
     }
 

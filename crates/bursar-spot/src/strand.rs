@@ -9,18 +9,20 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bursar::Clock;
+use bursar::seam::{self, HoldId, Membership};
+use bursar::{Clock, RuntimeId};
 
 use crate::beside::Beside;
 use crate::closing::{self, Hooks};
 use crate::due::Moments;
 use crate::error::CloseReason;
 use crate::exec::Exec;
-use crate::frame::{self, BodyId, Due};
+use crate::frame::{self, Due};
 use crate::gate::{
     Arrival, Closing, Come, Effects, Gate, LaneIndex, Next, Phase, Place, Received, Taken,
 };
@@ -36,6 +38,35 @@ pub(crate) struct Shared {
     /// When its timers are due.
     pub(crate) moments: Arc<Moments>,
     pub(crate) workers: Workers,
+    /// The runtime whose drain includes this work.
+    pub(crate) home: RuntimeId,
+    /// How long work may wait whose chain holds something.
+    pub(crate) nested_wait: Duration,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) membership: OnceLock<Membership>,
+}
+
+impl Shared {
+    /// Whether the intake is open to whoever asks: to all, or while stopping to live work alone. Asked under the gate's
+    /// lock, so that a drain which looks at the gate later sees what was taken in, and one that looked before is seen.
+    #[inline]
+    fn admits(&self) -> bool {
+        !self.stopping.load(Ordering::Relaxed) || seam::inside(self.home)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Work was taken in: a drain that looks just now looks again.
+    #[inline]
+    fn noted(&self) {
+        if self.stopping.load(Ordering::Relaxed) {
+            if let Some(membership) = self.membership.get() {
+                membership.note_late();
+            }
+        }
+    }
 }
 
 /// What a Spot was told at its creation; most share one.
@@ -59,7 +90,7 @@ pub(crate) trait Registrar: Send + Sync {
 /// Work that waits for a turn.
 pub(crate) trait Job<S: Send + 'static>: Send {
     /// Gives it its turn: it holds what it needs, and its first poll begins it.
-    fn grant(self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, taken: Taken<S>) -> Due;
+    fn grant(self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, state: Option<Box<S>>) -> Due;
 }
 
 pub(crate) type BoxJob<S> = Pin<Box<dyn Job<S>>>;
@@ -69,8 +100,13 @@ pub(crate) struct Strand<S: Send + 'static> {
     gate: Mutex<Gate<S, BoxJob<S>>>,
     pub(crate) common: Arc<Common>,
     pub(crate) name: Box<str>,
+    /// Names its gate in chains.
+    pub(crate) hold: HoldId,
+    shared: bool,
     hooks: Option<Arc<Hooks<S>>>,
     pub(crate) beside: Beside<S>,
+    /// Why it never came to have a state, if it did not.
+    failure: OnceLock<Box<str>>,
 }
 
 impl<S: Send + 'static> Strand<S> {
@@ -86,22 +122,54 @@ impl<S: Send + 'static> Strand<S> {
             gate: Mutex::new(Gate::new(state.map(Box::new), shared)),
             common,
             name,
+            hold: HoldId::unique(),
+            shared,
             hooks,
             beside: Beside::new(),
+            failure: OnceLock::new(),
         })
     }
 
     /// Takes what work of the lane needs, if nothing is before it.
     #[inline]
     pub(crate) fn take(self: &Arc<Self>, lane: Option<&Arc<Lane<S>>>) -> Option<Held<S>> {
-        let taken = lock(&self.gate).take(index(lane))?;
-        Some(Held::new(self, taken, lane.cloned()))
+        let shared = &self.common.shared;
+        let mut gate = lock(&self.gate);
+        if !shared.admits() {
+            return None;
+        }
+        let taken = gate.take(index(lane))?;
+        drop(gate);
+        shared.noted();
+        Some(Held::new(self, taken.state, lane.cloned()))
     }
 
     /// As `take` for the Spot's own work, borrowing the strand.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Box<S>> {
-        lock(&self.gate).take(None)?.state
+        let shared = &self.common.shared;
+        let mut gate = lock(&self.gate);
+        if !shared.admits() {
+            return None;
+        }
+        let taken = gate.take(None)?;
+        drop(gate);
+        shared.noted();
+        taken.state
+    }
+
+    /// Whether the chain of whoever asks holds what work of the lane needs.
+    #[inline]
+    pub(crate) fn is_held_above(&self, lane: Option<&Arc<Lane<S>>>) -> bool {
+        match lane {
+            None => seam::holds(self.hold),
+            Some(lane) => seam::holds(lane.hold()) || self.is_shared() && seam::holds(self.hold),
+        }
+    }
+
+    /// Whether lanes share the Spot's gate.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// Hands work in: it is started, kept for its turn, or told to wait for space.
@@ -112,20 +180,17 @@ impl<S: Send + 'static> Strand<S> {
         counted: bool,
         space: Option<&Waker>,
     ) -> Handed<S> {
-        let limit = self.common.limit;
-        let arrival = Arrival { job, lane, counted };
-        let mut received = lock(&self.gate).receive(arrival, limit, &mut None);
+        let mut received = self.offer(job, lane, counted, &mut None);
         if let (Received::Refused(_), Some(waker)) = (&received, space) {
             // A waker is cloned before the lock and dropped after it.
             let mut waker = Some(waker.clone());
             if let Received::Refused(job) = received {
-                let arrival = Arrival { job, lane, counted };
-                received = lock(&self.gate).receive(arrival, limit, &mut waker);
+                received = self.offer(job, lane, counted, &mut waker);
             }
         }
         match received {
             Received::Start(job, taken) => {
-                frame::start(job.grant(self, taken));
+                frame::start(job.grant(self, taken.state));
                 Handed::Started
             }
             Received::Queued(ticket) => Handed::Queued(ticket),
@@ -133,6 +198,26 @@ impl<S: Send + 'static> Strand<S> {
             Received::Refused(job) => Handed::Refused(job),
             Received::Closed(job) => Handed::Closed(job),
         }
+    }
+
+    fn offer(
+        &self,
+        job: BoxJob<S>,
+        lane: LaneIndex,
+        counted: bool,
+        space: &mut Option<Waker>,
+    ) -> Received<S, BoxJob<S>> {
+        let shared = &self.common.shared;
+        let arrival = Arrival { job, lane, counted };
+        let mut gate = lock(&self.gate);
+        if counted && !shared.admits() {
+            drop(gate);
+            return Received::Closed(arrival.job);
+        }
+        let received = gate.receive(arrival, self.common.limit, space);
+        drop(gate);
+        shared.noted();
+        received
     }
 
     /// Queues work of the Spot's own making, which counts against no limit. `None` if the Spot has closed.
@@ -172,15 +257,18 @@ impl<S: Send + 'static> Strand<S> {
     pub(crate) fn wait(&self, waker: &Waker) -> Result<Option<Ticket>, Option<Box<S>>> {
         let waker = waker.clone();
         let mut gate = lock(&self.gate);
-        if gate.phase() != Phase::Open {
+        if gate.phase() != Phase::Open || !self.common.shared.admits() {
             drop(gate);
             return Ok(None);
         }
-        if let Some(taken) = gate.take(None) {
-            drop(gate);
-            return Err(taken.state);
-        }
-        Ok(Some(gate.wait(waker)))
+        let taken = gate.take(None);
+        let waits = match taken {
+            Some(taken) => Err(taken.state),
+            None => Ok(Some(gate.wait(waker))),
+        };
+        drop(gate);
+        self.common.shared.noted();
+        waits
     }
 
     pub(crate) fn come(&self, ticket: Ticket, cx: &mut Context<'_>) -> Poll<Option<Taken<S>>> {
@@ -204,8 +292,22 @@ impl<S: Send + 'static> Strand<S> {
         let (waker, effects) = lock(&self.gate).quit(ticket);
         self.carry_out(effects);
         drop(waker);
+        if self.common.shared.is_stopping() {
+            self.tell_drain();
+        }
     }
 
+    /// A drain waits for this Spot to be idle.
+    #[cold]
+    fn tell_drain(&self) {
+        if self.look(|gate| gate.idle()) {
+            if let Some(membership) = self.common.shared.membership.get() {
+                membership.became_idle();
+            }
+        }
+    }
+
+    /// Whether anything waits that goes before a turn which yields now.
     pub(crate) fn contended(&self) -> bool {
         lock(&self.gate).contended()
     }
@@ -225,6 +327,11 @@ impl<S: Send + 'static> Strand<S> {
     #[inline]
     pub(crate) fn leave(self: &Arc<Self>, state: Option<Box<S>>, lane: LaneIndex) {
         let effects = lock(&self.gate).leave(state, lane);
+        if self.common.shared.is_stopping() {
+            self.carry_out(effects);
+            self.tell_drain();
+            return;
+        }
         if let (Next::Nothing, None) = (&effects.next, &effects.woken) {
             return;
         }
@@ -263,9 +370,7 @@ impl<S: Send + 'static> Strand<S> {
         match effects.next {
             Next::Nothing => {}
             Next::Wake(waker) => wake(waker),
-            Next::Start {
-                job, state, seq, ..
-            } => frame::start(job.grant(self, Taken { state, seq })),
+            Next::Start { job, state } => frame::start(job.grant(self, state)),
             Next::Last(state, reason) => closing::last_turn(self, state, reason),
             Next::Ended { state, closers } => {
                 discard(state);
@@ -278,6 +383,16 @@ impl<S: Send + 'static> Strand<S> {
             }
         }
         wake(effects.woken);
+    }
+
+    /// Why it never came to have a state, if it did not.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(|why| &**why)
+    }
+
+    pub(crate) fn failed(&self, why: Box<str>) {
+        // It fails once at most.
+        let _first = self.failure.set(why);
     }
 
     pub(crate) fn hooks(&self) -> Option<&Hooks<S>> {
@@ -298,11 +413,6 @@ impl<S: Send + 'static> Strand<S> {
 
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Gate<S, BoxJob<S>>) -> R) -> R {
         look(&mut lock(&self.gate))
-    }
-
-    /// The name of a body of this strand.
-    pub(crate) fn body(self: &Arc<Self>, seq: u64) -> BodyId {
-        (Arc::as_ptr(self).addr(), seq)
     }
 }
 

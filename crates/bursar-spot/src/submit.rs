@@ -1,24 +1,30 @@
 //! How work gets in: requests, which wait for its result, and sends, which wait until it is accepted.
 //!
-//! A request on an idle Spot, made in the host's own executor, is polled in the requester's own poll from one heap cell;
-//! at its first suspension the executor takes that cell over. Otherwise it is queued, and started by whoever ends the
-//! turn before it. Either way accepted work runs whether or not the requester stays.
+//! A request on an idle Spot, made in the host's own executor with nothing held above it, is polled in the requester's
+//! own poll from one heap cell; at its first suspension the executor takes that cell over. Otherwise it is queued, and
+//! started by whoever ends the turn before it. Either way accepted work runs whether or not the requester stays.
+//!
+//! Invariants:
+//! 1. What could never begin, because the asker's own chain holds what it needs, is refused before anything is handed in.
+//! 2. While the asker waits, what it handed in is tied to the asker's chain; the tie is cut when the asker goes.
+//! 3. Work that was refused, timed out or taken back never runs.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
-use bursar::Timer;
+use bursar::seam::{Chain, Tie, holds_something};
 
-use crate::body::{Body, Ended, Nobody, Queued, Reply, Requester};
+use crate::body::{Body, Ended, Nobody, Queued, Reply, Requester, Whose};
+use crate::bound::Bound;
 use crate::error::{SpotError, SpotErrorKind};
 use crate::exec::Join;
 use crate::frame;
-use crate::gate::Place;
+use crate::gate::{Phase, Place};
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
-use crate::strand::{Handed, Strand, discard};
+use crate::strand::{BoxJob, Handed, Strand, discard};
 
 /// Where work goes: a Spot's own line, or a lane of it.
 #[derive(Debug)]
@@ -42,16 +48,45 @@ impl<S: Send + 'static> Target<'_, S> {
 
     fn ended<T>(self, ended: Result<T, Ended>) -> Result<T, SpotError> {
         ended.map_err(|ended| match ended {
-            Ended::Closed(began) => SpotError::closed(&self.strand.name, began),
+            Ended::Closed(false) => self.strand.never_ran(),
+            Ended::Closed(true) => SpotError::closed(&self.strand.name, true),
             Ended::Panicked(said) => self.error(SpotErrorKind::Panicked).saying(said),
         })
     }
+
+    fn would_wait_for_itself(self) -> SpotError {
+        self.error(SpotErrorKind::InvalidOperation).saying(
+            "the turn that asks holds what this needs, and would wait for itself: await it in `yield_on`, or send it",
+        )
+    }
+
+    fn waited_too_long(self) -> SpotError {
+        self.error(SpotErrorKind::DeadlineExceeded)
+            .saying("its asker holds something that others may wait for")
+    }
+
+    fn index(self) -> Option<u32> {
+        self.lane.map(|lane| lane.index())
+    }
 }
 
-/// Waits for space in a full queue, at most as long as the Spot's send timeout.
+impl<S: Send + 'static> Strand<S> {
+    /// Why this Spot takes nothing in, or let go what it had taken.
+    pub(crate) fn never_ran(&self) -> SpotError {
+        if self.look(|gate| gate.phase()) == Phase::Open {
+            return SpotError::new(SpotErrorKind::ShuttingDown, &self.name);
+        }
+        match self.failure() {
+            Some(why) => SpotError::new(SpotErrorKind::ActivationFailed, &self.name).saying(why),
+            None => SpotError::closed(&self.name, false),
+        }
+    }
+}
+
+/// Waits for space in a full queue.
 struct Space {
     ticket: Ticket,
-    alarm: Option<Timer>,
+    bound: Bound,
 }
 
 enum Waits {
@@ -62,10 +97,10 @@ enum Waits {
 }
 
 impl Space {
-    const fn new(ticket: Ticket) -> Self {
+    fn new<S: Send + 'static>(to: Target<'_, S>, ticket: Ticket) -> Self {
         Self {
             ticket,
-            alarm: None,
+            bound: Bound::of(to.strand.common.send_timeout),
         }
     }
 
@@ -80,34 +115,53 @@ impl Space {
             }
             _ => return Poll::Ready(Waits::Accepted),
         }
-        let common = &strand.common;
-        let alarm = self.alarm.get_or_insert_with(|| {
-            let now = common.shared.clock.now();
-            let deadline = now.checked_add(common.send_timeout);
-            common
-                .shared
-                .clock
-                .sleep_until(deadline.unwrap_or(now + FAR))
-        });
-        if alarm.as_mut().poll(cx).is_pending() {
-            return Poll::Pending;
-        }
+        ready!(self.bound.poll(&strand.common.shared, cx));
         Poll::Ready(if strand.cancel(self.ticket) {
             Waits::TimedOut
         } else {
-            Waits::Accepted
+            // It was accepted, or dismissed, just now.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         })
+    }
+
+    /// Whoever waited goes away: what was not accepted goes with it.
+    fn leave<S: Send + 'static>(&self, to: Target<'_, S>) {
+        match to.strand.place(self.ticket) {
+            Some(Place::Space) => {
+                // Accepted just now, if it is not there any more.
+                let _taken_back = to.strand.cancel(self.ticket);
+            }
+            Some(Place::Closed) => to.strand.quit(self.ticket),
+            _ => {}
+        }
     }
 }
 
-/// Stands for no bound: about a thousand years.
-const FAR: std::time::Duration = std::time::Duration::from_secs(1 << 35);
+/// Work that a Spot which closes has not taken in; another incarnation of it may.
+pub(crate) struct Turned<S: Send + 'static, T> {
+    job: BoxJob<S>,
+    reply: Reply<T>,
+    tie: Tie,
+}
 
-enum Asking<M, T> {
+/// How an offer of work ended.
+pub(crate) type Offered<S, T> = Result<Result<T, SpotError>, Turned<S, T>>;
+
+/// What an asker waits for.
+struct Waiting<T> {
+    reply: Reply<T>,
+    ticket: Option<Ticket>,
+    space: Option<Space>,
+    nested: Option<Bound>,
+    tie: Tie,
+}
+
+enum Asking<S: Send + 'static, M, T> {
     New(M),
-    Full(Space, Reply<T>),
-    Queued(Reply<T>),
-    Running(Join<Result<T, Ended>>),
+    Turned(Turned<S, T>),
+    Waiting(Waiting<T>),
+    Running(Join<Result<T, Ended>>, Tie),
     Done,
 }
 
@@ -115,7 +169,7 @@ enum Asking<M, T> {
 #[must_use = "nothing is requested unless this is awaited"]
 pub(crate) struct Asked<'s, S: Send + 'static, M, W: Future> {
     to: Target<'s, S>,
-    asking: Asking<M, W::Output>,
+    asking: Asking<S, M, W::Output>,
 }
 
 impl<S: Send + 'static, M, W: Future> Unpin for Asked<'_, S, M, W> {}
@@ -133,46 +187,141 @@ where
         }
     }
 
-    /// Polls the work where it stands, if nothing is before it and this is a place for that.
-    fn inline(&mut self, make: M) -> Result<Result<W::Output, Ended>, Option<M>> {
-        let exec = &self.to.strand.common.shared.exec;
-        if !exec.is_current() {
-            return Err(Some(make));
+    /// Hands in again what another Spot has turned away.
+    pub(crate) fn again(to: Target<'s, S>, turned: Turned<S, W::Output>) -> Self {
+        Self {
+            to,
+            asking: Asking::Turned(turned),
         }
-        let Some(held) = self.to.strand.take(self.to.lane) else {
-            return Err(Some(make));
-        };
+    }
+
+    /// Begins: `Ready` if that was all.
+    fn begin(&mut self, make: M, waker: &Waker) -> Poll<Result<W::Output, SpotError>> {
+        let to = self.to;
+        if to.strand.is_held_above(to.lane) {
+            discard(make);
+            return Poll::Ready(Err(to.would_wait_for_itself()));
+        }
+        let exec = &to.strand.common.shared.exec;
+        let nested = holds_something();
+        if !nested && exec.is_current() {
+            if let Some(held) = to.strand.take(to.lane) {
+                return self.inline(make, held);
+            }
+        }
+        let (chain, tie) = Chain::tied();
+        let (requester, reply) = Requester::new();
+        let job = Box::pin(Queued::new(exec, to.lane.cloned(), chain, make, requester));
+        self.hand_in(Turned { job, reply, tie }, waker);
+        Poll::Pending
+    }
+
+    /// Polls the work where it stands.
+    fn inline(&mut self, make: M, held: Held<S>) -> Poll<Result<W::Output, SpotError>> {
         let mut body = Box::pin(Body::ready(make, held));
         // A first poll without a waker is always followed by one with the task's.
         let mut cx = Context::from_waker(Waker::noop());
-        match body.as_mut().poll(&mut cx) {
-            Poll::Ready(ended) => Ok(ended),
+        match body.as_mut().poll_in(Whose::Requesters, &mut cx) {
+            Poll::Ready(ended) => Poll::Ready(self.to.ended(ended)),
             Poll::Pending => {
-                self.asking = Asking::Running(exec.spawn(frame::task(body)));
-                Err(None)
+                let tie = body.as_mut().tie();
+                let exec = &self.to.strand.common.shared.exec;
+                self.asking = Asking::Running(exec.spawn(frame::task(body)), tie);
+                Poll::Pending
             }
         }
     }
 
-    fn hand_in(&mut self, make: M, waker: &Waker) -> Result<(), SpotError> {
-        let Target { strand, lane } = self.to;
-        let (requester, reply) = Requester::new();
-        let job = Box::pin(Queued::new(
-            &strand.common.shared.exec,
-            lane.cloned(),
-            make,
-            requester,
-        ));
-        let index = lane.map(|lane| lane.index());
-        self.asking = match strand.receive(job, index, true, Some(waker)) {
-            Handed::Started | Handed::Queued(_) => Asking::Queued(reply),
-            Handed::Full(ticket) => Asking::Full(Space::new(ticket), reply),
+    fn hand_in(&mut self, turned: Turned<S, W::Output>, waker: &Waker) {
+        let to = self.to;
+        let Turned { job, reply, tie } = turned;
+        let (ticket, space) = match to.strand.receive(job, to.index(), true, Some(waker)) {
+            Handed::Started => (None, None),
+            Handed::Queued(ticket) => (Some(ticket), None),
+            Handed::Full(ticket) => (Some(ticket), Some(Space::new(to, ticket))),
             Handed::Refused(job) | Handed::Closed(job) => {
-                discard(job);
-                return Err(SpotError::closed(&strand.name, false));
+                self.asking = Asking::Turned(Turned { job, reply, tie });
+                return;
             }
         };
-        Ok(())
+        let nested = ticket.and_then(|_| Bound::of_chain(&to.strand.common.shared));
+        self.asking = Asking::Waiting(Waiting {
+            reply,
+            ticket,
+            space,
+            nested,
+            tie,
+        });
+    }
+
+    /// Ready with the result, or with the work when the Spot does not take it in because it closes.
+    pub(crate) fn poll_turned(&mut self, cx: &mut Context<'_>) -> Poll<Offered<S, W::Output>> {
+        match std::mem::replace(&mut self.asking, Asking::Done) {
+            Asking::New(make) => {
+                if let Poll::Ready(done) = self.begin(make, cx.waker()) {
+                    return Poll::Ready(Ok(done));
+                }
+            }
+            Asking::Turned(turned) => self.hand_in(turned, cx.waker()),
+            begun => self.asking = begun,
+        }
+        let result = match &mut self.asking {
+            Asking::Waiting(waiting) => ready!(waiting.poll(self.to, cx)),
+            Asking::Running(join, _) => match ready!(Pin::new(join).poll(cx)) {
+                Ok(ended) => self.to.ended(ended),
+                Err(_lost) => self.to.ended(Err(Ended::Closed(true))),
+            },
+            Asking::New(_) | Asking::Turned(_) | Asking::Done => {
+                return match std::mem::replace(&mut self.asking, Asking::Done) {
+                    Asking::Turned(turned) => Poll::Ready(Err(turned)),
+                    _ => Poll::Pending,
+                };
+            }
+        };
+        self.asking = Asking::Done;
+        Poll::Ready(Ok(result))
+    }
+}
+
+impl<T> Waiting<T> {
+    fn poll<S: Send + 'static>(
+        &mut self,
+        to: Target<'_, S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, SpotError>> {
+        if let Some(space) = &mut self.space {
+            match space.poll(to, cx) {
+                Poll::Pending => return self.poll_nested(to, cx),
+                Poll::Ready(Waits::Accepted) => self.space = None,
+                Poll::Ready(Waits::Closed) => return Poll::Ready(Err(to.strand.never_ran())),
+                Poll::Ready(Waits::TimedOut) => {
+                    return Poll::Ready(Err(to
+                        .error(SpotErrorKind::DeadlineExceeded)
+                        .saying("its queue stayed full")));
+                }
+            }
+        }
+        match Pin::new(&mut self.reply).poll(cx) {
+            Poll::Ready(Ok(ended)) => Poll::Ready(to.ended(ended)),
+            Poll::Ready(Err(_dropped)) => Poll::Ready(to.ended(Err(Ended::Closed(false)))),
+            Poll::Pending => self.poll_nested(to, cx),
+        }
+    }
+
+    fn poll_nested<S: Send + 'static>(
+        &mut self,
+        to: Target<'_, S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, SpotError>> {
+        let (Some(nested), Some(ticket)) = (&mut self.nested, self.ticket) else {
+            return Poll::Pending;
+        };
+        ready!(nested.poll(&to.strand.common.shared, cx));
+        self.nested = None;
+        if to.strand.cancel(ticket) {
+            return Poll::Ready(Err(to.waited_too_long()));
+        }
+        Poll::Pending
     }
 }
 
@@ -186,69 +335,31 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Asking::New(_) = this.asking {
-            if let Asking::New(make) = std::mem::replace(&mut this.asking, Asking::Done) {
-                match this.inline(make) {
-                    Ok(ended) => return Poll::Ready(this.to.ended(ended)),
-                    Err(None) => {}
-                    Err(Some(make)) => this.hand_in(make, cx.waker())?,
-                }
+        Poll::Ready(match ready!(this.poll_turned(cx)) {
+            Ok(result) => result,
+            Err(turned) => {
+                discard(turned.job);
+                Err(this.to.strand.never_ran())
             }
-        }
-        loop {
-            let ended = match &mut this.asking {
-                Asking::Full(space, reply) => {
-                    let waits = std::task::ready!(space.poll(this.to, cx));
-                    match waits {
-                        Waits::Accepted => {
-                            let (_, closed) = tokio::sync::oneshot::channel();
-                            let reply = std::mem::replace(reply, closed);
-                            this.asking = Asking::Queued(reply);
-                            continue;
-                        }
-                        Waits::Closed => Err(Ended::Closed(false)),
-                        Waits::TimedOut => {
-                            this.asking = Asking::Done;
-                            let error = this.to.error(SpotErrorKind::DeadlineExceeded);
-                            return Poll::Ready(Err(error));
-                        }
-                    }
-                }
-                Asking::Queued(reply) => match std::task::ready!(Pin::new(reply).poll(cx)) {
-                    Ok(ended) => ended,
-                    Err(_dropped) => Err(Ended::Closed(false)),
-                },
-                Asking::Running(join) => match std::task::ready!(Pin::new(join).poll(cx)) {
-                    Ok(ended) => ended,
-                    Err(_lost) => Err(Ended::Closed(true)),
-                },
-                Asking::New(_) | Asking::Done => return Poll::Pending,
-            };
-            this.asking = Asking::Done;
-            return Poll::Ready(this.to.ended(ended));
-        }
+        })
     }
 }
 
 impl<S: Send + 'static, M, W: Future> Drop for Asked<'_, S, M, W> {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.asking, Asking::Done) {
-            // Not accepted: it goes with the one who asked.
-            Asking::Full(space, _) => {
-                if !self.to.strand.cancel(space.ticket) {
-                    forget_space(self.to.strand, space.ticket);
+            Asking::Waiting(waiting) => {
+                if let Some(space) = &waiting.space {
+                    space.leave(self.to);
                 }
+                waiting.tie.cut();
             }
-            Asking::Running(join) => join.detach(),
-            Asking::New(_) | Asking::Queued(_) | Asking::Done => {}
+            Asking::Running(join, tie) => {
+                tie.cut();
+                join.detach();
+            }
+            Asking::New(_) | Asking::Turned(_) | Asking::Done => {}
         }
-    }
-}
-
-/// Frees the record of one who waited for space when its Spot closed.
-fn forget_space<S: Send + 'static>(strand: &Arc<Strand<S>>, ticket: Ticket) {
-    if strand.place(ticket) == Some(Place::Closed) {
-        strand.quit(ticket);
     }
 }
 
@@ -286,36 +397,41 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Sending::New(_) = this.sending {
-            let new = std::mem::replace(&mut this.sending, Sending::Done);
-            if let Sending::New(make) = new {
-                let Target { strand, lane } = this.to;
-                let job = Box::pin(Queued::new(
-                    &strand.common.shared.exec,
-                    lane.cloned(),
-                    make,
-                    Nobody,
-                ));
-                let index = lane.map(|lane| lane.index());
-                match strand.receive(job, index, true, Some(cx.waker())) {
+        let to = this.to;
+        match std::mem::replace(&mut this.sending, Sending::Done) {
+            Sending::New(make) => {
+                let exec = &to.strand.common.shared.exec;
+                let chain = Chain::default();
+                let job = Box::pin(Queued::new(exec, to.lane.cloned(), chain, make, Nobody));
+                // Whoever holds the gate waits in vain for its own queue to move.
+                let own = to.strand.is_held_above(to.lane);
+                let space = (!own).then(|| cx.waker());
+                match to.strand.receive(job, to.index(), true, space) {
                     Handed::Started | Handed::Queued(_) => return Poll::Ready(Ok(())),
-                    Handed::Full(ticket) => this.sending = Sending::Full(Space::new(ticket)),
-                    Handed::Refused(job) | Handed::Closed(job) => {
+                    Handed::Full(ticket) => this.sending = Sending::Full(Space::new(to, ticket)),
+                    Handed::Refused(job) => {
                         discard(job);
-                        return Poll::Ready(Err(SpotError::closed(&strand.name, false)));
+                        return Poll::Ready(Err(to.error(SpotErrorKind::CapacityExceeded)));
+                    }
+                    Handed::Closed(job) => {
+                        discard(job);
+                        return Poll::Ready(Err(to.strand.never_ran()));
                     }
                 }
             }
+            begun => this.sending = begun,
         }
         let Sending::Full(space) = &mut this.sending else {
             return Poll::Pending;
         };
-        let waits = std::task::ready!(space.poll(this.to, cx));
+        let waits = ready!(space.poll(to, cx));
         this.sending = Sending::Done;
         Poll::Ready(match waits {
             Waits::Accepted => Ok(()),
-            Waits::Closed => Err(SpotError::closed(&this.to.strand.name, false)),
-            Waits::TimedOut => Err(this.to.error(SpotErrorKind::DeadlineExceeded)),
+            Waits::Closed => Err(to.strand.never_ran()),
+            Waits::TimedOut => Err(to
+                .error(SpotErrorKind::DeadlineExceeded)
+                .saying("its queue stayed full")),
         })
     }
 }
@@ -323,9 +439,7 @@ where
 impl<S: Send + 'static, M> Drop for Sent<'_, S, M> {
     fn drop(&mut self) {
         if let Sending::Full(space) = &self.sending {
-            if !self.to.strand.cancel(space.ticket) {
-                forget_space(self.to.strand, space.ticket);
-            }
+            space.leave(self.to);
         }
     }
 }

@@ -19,6 +19,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bursar::seam::Chain;
+
 use crate::body::{Nobody, Queued};
 use crate::due::{Moment, Nudge, Ring};
 use crate::held::{Held, Lane};
@@ -65,6 +67,7 @@ where
         let job = Queued::new(
             &strand.common.shared.exec,
             Some(Arc::clone(lane)),
+            Chain::default(),
             work,
             Nobody,
         );

@@ -94,6 +94,10 @@ pub(crate) async fn yield_on<O, S: Send + 'static, F: Future>(
     let mut future = pin!(future);
     let mut output = None;
     poll_fn(|cx| {
+        if let Some(held) = &yielding.held {
+            // Before the first poll of what is waited for.
+            held.lets_go();
+        }
         if output.is_none() {
             output = match future.as_mut().poll(cx) {
                 Poll::Ready(out) => Some(out),
@@ -116,6 +120,7 @@ impl<O, S: Send + 'static> Yielding<O, S> {
         if let Some(held) = self.held.take() {
             // Done at once, and nobody waits: there is nobody to go first.
             if done && !held.strand().contended() {
+                held.holds_again();
                 return Poll::Ready(held);
             }
             self.away = Some(held.yields(cx.waker()));

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use crate::engine::Engine;
 
 pub use crate::chain::links::{
-    Chain, HoldId, RuntimeId, Standing, Tie, holds, holds_something, regate,
+    Chain, HoldId, RuntimeId, Standing, Tie, holds, holds_something, inside, regate,
 };
 pub use crate::engine::DrainMember;
 

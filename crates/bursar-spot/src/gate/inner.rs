@@ -33,15 +33,13 @@ impl<S, J> Gate<S, J> {
     /// As `begin`, the claim being held.
     pub(super) fn begin_held(&mut self, lane: LaneIndex) -> Taken<S> {
         self.running += 1;
-        self.seq += 1;
         self.used = true;
-        let seq = self.seq;
         if self.uses_gate(lane) {
             self.held = true;
             let state = self.state.take();
-            return Taken { state, seq };
+            return Taken { state };
         }
-        Taken { state: None, seq }
+        Taken { state: None }
     }
 
     #[cold]
@@ -164,8 +162,6 @@ impl<S, J> Gate<S, J> {
                 Next::Start {
                     job,
                     state: if uses_gate { self.state.take() } else { None },
-                    lane,
-                    seq: ticket.seq(),
                 }
             }
         };

@@ -141,8 +141,6 @@ pub(crate) enum Next<S, J> {
     Start {
         job: J,
         state: Option<Box<S>>,
-        lane: LaneIndex,
-        seq: u64,
     },
     Wake(Option<Waker>),
     /// Everything has ended: the last turn is due.
@@ -166,7 +164,6 @@ impl<S, J> Effects<S, J> {
 pub(crate) struct Taken<S> {
     /// Missing in a lane with a gate of its own.
     pub(crate) state: Option<Box<S>>,
-    pub(crate) seq: u64,
 }
 
 /// How work was received.

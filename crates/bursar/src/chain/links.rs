@@ -28,9 +28,9 @@ use super::{Frame, enter};
 pub(crate) struct Node {
     engine: usize,
     id: u64,
-    /// A turn's gate changes when it yields.
+    /// A turn's gate changes when it yields, both when it ends before its body.
     first: AtomicU64,
-    second: u64,
+    second: AtomicU64,
     live: AtomicBool,
     above: Option<Arc<Node>>,
 }
@@ -41,7 +41,7 @@ impl Node {
             engine: words.engine & !CAPTURED,
             id: words.id,
             first: AtomicU64::new(words.first),
-            second: words.second,
+            second: AtomicU64::new(words.second),
             live: AtomicBool::new(true),
             above,
         })
@@ -69,7 +69,7 @@ impl Node {
             engine: self.engine,
             id: self.id,
             first: self.first.load(Ordering::Relaxed),
-            second: self.second,
+            second: self.second.load(Ordering::Relaxed),
         }
     }
 
@@ -323,6 +323,7 @@ impl Drop for Stood<'_> {
         } = self;
         TOP.with(|top| {
             standing.gate = top.first.get();
+            standing.claim = top.second.get();
             if top.engine.get() & CAPTURED != 0 {
                 standing.record = unmark();
             }
@@ -345,26 +346,36 @@ impl Drop for Stood<'_> {
     }
 }
 
-/// The gate that a body holds is `gate` from now on; `None` when it has returned it. Called from inside its poll.
-pub fn regate(body: u64, gate: Option<HoldId>) {
+/// What a body holds is `gate` and `claim` from now on: without the gate when it has returned it, with neither when its
+/// turn ends before it. Called from inside its poll.
+pub fn regate(body: u64, gate: Option<HoldId>, claim: Option<HoldId>) {
     let id = body | TURN;
+    let (gate, claim) = (raw(gate), raw(claim));
     TOP.with(|top| {
         if top.engine.get() != 0 && top.id.get() == id {
-            top.first.set(raw(gate));
+            top.first.set(gate);
+            top.second.set(claim);
         }
     });
     let _done = deep(|deep| {
         for words in &mut deep.frames {
             if words.id == id {
-                words.first = raw(gate);
+                (words.first, words.second) = (gate, claim);
             }
         }
         for (_, record) in &deep.captured {
             if record.id == id {
-                record.first.store(raw(gate), Ordering::Relaxed);
+                record.first.store(gate, Ordering::Relaxed);
+                record.second.store(claim, Ordering::Relaxed);
             }
         }
     });
+}
+
+/// Whether what runs here is part of that runtime's live work.
+#[must_use]
+pub fn inside(runtime: RuntimeId) -> bool {
+    super::inside(runtime.0)
 }
 
 /// Whether what runs here holds that gate or claim.

@@ -120,19 +120,22 @@ fn a_turn_stands_on_its_requester_until_that_is_gone() {
 fn a_gate_is_let_go_and_taken_again_from_inside() {
     let (gate, claim) = (HoldId::unique(), HoldId::unique());
     let mut standing = Standing::new(None, 7, Some(gate), Some(claim));
-    standing.alone(|| regate(7, None));
+    standing.alone(|| regate(7, None, Some(claim)));
     let child = standing.alone(|| {
         assert!(!holds(gate) && holds(claim));
         Chain::current()
     });
     standing.alone(|| {
-        regate(8, Some(gate));
+        regate(8, Some(gate), Some(claim));
         assert!(!holds(gate), "that was another body");
-        regate(7, Some(gate));
+        regate(7, Some(gate), Some(claim));
         assert!(holds(gate));
     });
     child.scope(|| assert!(holds(gate)));
     standing.alone(|| assert!(holds(gate)));
+    standing.alone(|| regate(7, None, None));
+    child.scope(|| assert!(!holds(gate) && !holds(claim)));
+    standing.alone(|| assert!(!holds(gate) && !holds(claim)));
 }
 
 #[test]
