@@ -80,6 +80,8 @@ mod runtime;
 pub mod seam;
 mod stats;
 mod sync;
+#[cfg(feature = "test-util")]
+pub mod testkit;
 mod threads;
 mod wake;
 

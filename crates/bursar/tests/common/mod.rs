@@ -4,6 +4,9 @@
 
 pub mod room;
 
+#[allow(unused_imports, reason = "each test file uses a part")]
+pub use bursar::testkit::assert_idle;
+
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -62,18 +65,6 @@ fn of_budget(runtime: &Runtime, budget: &str) -> (u32, u32) {
         .find(|of| &*of.name == budget)
         .map(|of| (of.in_use, of.waiting))
         .expect("the budget exists")
-}
-
-/// Asserts that nothing is held, nobody waits and every call that began has ended.
-#[track_caller]
-pub fn assert_idle(runtime: &Runtime) {
-    let stats = runtime.stats();
-    let balanced = stats.operations.iter().all(|of| of.admitted == of.finished);
-    let free = stats
-        .budgets
-        .iter()
-        .all(|of| of.in_use == 0 && of.waiting == 0);
-    assert!(balanced && free && stats.keys == 0, "not idle:\n{stats}");
 }
 
 /// A gate that stays open once it is opened. Clones are the same gate.

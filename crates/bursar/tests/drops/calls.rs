@@ -1,7 +1,8 @@
 //! Every form of a call, dropped at every poll.
 
 use crate::common::{Error, ms};
-use crate::harness::{Point, Step, Subject, THINGS, World, at_every_poll};
+use crate::harness::{Point, Step, THINGS, World};
+use bursar::testkit::{Subject, at_every_poll};
 
 use Point::{Between, Done, First, Grace, Held, Key, Refused, Second, Suspended, Timer};
 

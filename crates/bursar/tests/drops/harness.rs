@@ -1,12 +1,11 @@
-//! The harness: a script of what is met and what then happens, and the world in which calls are dropped.
+//! The world in which calls are dropped, and the points at which they are met.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bursar::testkit;
 use bursar::{
     Attempt, CallError, Clock, Contract, Failure, Handler, ManualClock, Operation, Permit, Policy,
     Retry, Runtime,
@@ -14,9 +13,6 @@ use bursar::{
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
 use crate::common::{Answer, Error, Gate, Script, assert_idle, lock, ms, runtime};
-
-/// A future of a call, whatever it comes to.
-pub type Subject<'w> = Pin<Box<dyn Future<Output = ()> + 'w>>;
 
 /// Where a poll may stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,40 +45,7 @@ pub enum Point {
 }
 
 /// One poll: where it must stop, and what happens in the world after it.
-pub type Step<W> = (Point, fn(&W));
-
-/// For each n: builds, takes n half-steps of the script (a poll, a change, a poll, …), and hands over to `afterwards`,
-/// which drops the subject by calling what it is given.
-pub fn at_every_poll<W>(
-    build: impl Fn() -> W,
-    subject: impl for<'w> Fn(&'w W) -> Subject<'w>,
-    script: &[Step<W>],
-    point: impl Fn(&W, bool) -> Point,
-    afterwards: impl Fn(&W, &mut dyn FnMut()),
-) {
-    for half_steps in 0..2 * script.len() {
-        let world = build();
-        let mut future = task::spawn(subject(&world));
-        for half_step in 0..half_steps {
-            let (expected, change) = script[half_step / 2];
-            if half_step % 2 == 0 {
-                let ready = future.poll().is_ready();
-                let met = point(&world, ready);
-                assert_eq!(
-                    met,
-                    expected,
-                    "poll {} of {}",
-                    half_step / 2 + 1,
-                    script.len()
-                );
-            } else {
-                change(&world);
-            }
-        }
-        let mut future = Some(future);
-        afterwards(&world, &mut || drop(future.take()));
-    }
-}
+pub type Step<W> = testkit::Step<W, Point>;
 
 /// The three things that a subject needs, in their order: key "k", budget "a", budget "b".
 pub const THINGS: usize = 3;

@@ -1,7 +1,8 @@
 //! Calls that are ended by their caller's bounds at every await point, and dropped before, meanwhile and after.
 
 use crate::common::ms;
-use crate::harness::{Point, Step, Subject, World, at_every_poll};
+use crate::harness::{Point, Step, World};
+use bursar::testkit::{Subject, at_every_poll};
 
 use Point::{Between, Done, First, Grace, Key, Second, Timer};
 

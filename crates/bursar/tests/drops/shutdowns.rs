@@ -1,7 +1,8 @@
 //! The drain's own futures, dropped at every poll.
 
 use crate::common::ms;
-use crate::harness::{Point, Step, Subject, World, at_every_poll};
+use crate::harness::{Point, Step, World};
+use bursar::testkit::{Subject, at_every_poll};
 
 use Point::{Done, Drain};
 

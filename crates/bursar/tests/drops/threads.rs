@@ -12,7 +12,8 @@ use std::time::Instant;
 use bursar::{Clock, Failure};
 
 use crate::common::{Answer, Stepped, assert_idle, bell, counts, ms, receive};
-use crate::harness::{Point, Step, THINGS, World, at_every_poll};
+use crate::harness::{Point, Step, THINGS, World};
+use bursar::testkit::at_every_poll;
 
 use Point::{Between, Done, First, Grace, Key, Queued, Running, Second};
 
