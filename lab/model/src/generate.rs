@@ -156,6 +156,7 @@ impl<C: Choices> Generator<'_, C> {
             operations,
             retries: self.maybe(25, Self::retries)?,
             groups,
+            nested_wait: self.maybe(40, Self::time)?,
         })
     }
 
@@ -177,14 +178,14 @@ impl<C: Choices> Generator<'_, C> {
         }
         let effect = self.maybe(80, |of| of.pick(&EFFECTS))?;
         let timeout = self.maybe(40, Self::time)?;
-        let backoff = self.maybe(40, |of| {
+        let backoff = self.maybe(50, |of| {
             let base = of.pick(&[1, 5, 10])?;
             Some((base, base + of.pick(&[0, 5, 10, 30])?))
         })?;
         Some(Op {
             claims,
             reject: self.chance(20)?,
-            key_required: self.chance(10)?,
+            key_required: self.chance(4)?,
             key_space: self.maybe(25, |of| Some(of.below(2)? as u8))?,
             effect,
             grace: if timeout.is_some() {
@@ -203,7 +204,7 @@ impl<C: Choices> Generator<'_, C> {
                 .maybe(40, |of| of.below(groups.max(1) as u32))?
                 .map(|at| at as usize)
                 .filter(|at| *at < groups),
-            max_wait: self.maybe(15, Self::time)?,
+            max_wait: self.maybe(20, Self::time)?,
             max_waiting: self.maybe(20, |of| of.below(3))?,
         })
     }
@@ -262,8 +263,8 @@ impl<C: Choices> Generator<'_, C> {
         let roots = model.roots();
         let running = model.running();
         loop {
-            let step = match self.below(33)? {
-                0..=7 if roots.len() < MOST_CALLS => {
+            let step = match self.below(37)? {
+                0..=6 if roots.len() < MOST_CALLS => {
                     Step::Call(self.id(), self.spec(config, model)?)
                 }
                 0..=15 if !roots.is_empty() => Step::Poll(self.pick(&roots)?),
@@ -271,7 +272,7 @@ impl<C: Choices> Generator<'_, C> {
                     [] => continue,
                     restless => Step::Poll(self.pick(restless)?),
                 },
-                20..=25 if !running.is_empty() => {
+                20..=25 | 33..=36 if !running.is_empty() => {
                     Step::Tell(self.pick(&running)?, self.what(config, model)?)
                 }
                 26 if !roots.is_empty() => Step::Drop(self.pick(&roots)?),

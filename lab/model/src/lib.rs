@@ -3,8 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod census;
 pub mod draws;
 pub mod generate;
+pub mod inputs;
 pub mod model;
 pub mod real;
 pub mod run;

@@ -1,11 +1,12 @@
 //! The contract as a sequential program: what docs/contract.md promises, and no more.
 //!
 //! It knows no waker, no lock and no future. A call is a row of plain fields, a queue is a list of ids, and each method
-//! follows the clauses named beside it: admission.rs, attempts.rs, retries.rs and drain.rs are the contract,
+//! follows the clauses named beside it: admission.rs, chain.rs, attempts.rs, retries.rs and drain.rs are the contract,
 //! script.rs is what is done to it. Where the contract leaves a choice open the comment says "open".
 
 mod admission;
 mod attempts;
+mod chain;
 mod drain;
 mod retries;
 mod script;
@@ -34,8 +35,9 @@ pub struct Model {
     ends: Vec<Ends>,
     /// What each retry budget has left, in hundredths of a retry; that of all operations together comes last.
     left: Vec<u64>,
-    /// How many pauses have been drawn.
+    /// How many pauses have been drawn, and how many have led to another attempt.
     drawn: usize,
+    paused: u64,
     events: Vec<Event>,
 }
 
@@ -157,6 +159,7 @@ impl Model {
             ends: vec![Ends::default(); config.operations.len()],
             left: retries.map(|of| u64::from(of.burst) * 100).collect(),
             drawn: 0,
+            paused: 0,
             events: Vec::new(),
             config,
         }
@@ -164,6 +167,10 @@ impl Model {
 
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    pub fn paused(&self) -> u64 {
+        self.paused
     }
 
     /// E1, and the state of budgets and keys.

@@ -62,6 +62,9 @@ impl Real {
         if let Some(of) = config.retries {
             builder = builder.retry_budget(retry_budget(of));
         }
+        if let Some(longest) = config.nested_wait {
+            builder = builder.nested_wait(Duration::from_millis(longest));
+        }
         for (at, of) in config.groups.iter().enumerate() {
             builder = builder.retry_group(budget_name(at), retry_budget(*of));
         }

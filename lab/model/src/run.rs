@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::census::Census;
 use crate::generate::{self, Scenario};
 use crate::model::Model;
 use crate::real::Real;
@@ -29,7 +30,7 @@ impl fmt::Display for Difference {
 
 /// # Errors
 /// The first difference between the contract and the runtime.
-pub fn run(scenario: &Scenario) -> Result<(), Difference> {
+pub fn run(scenario: &Scenario) -> Result<Census, Difference> {
     let mut at = None;
     let compared = catch_unwind(AssertUnwindSafe(|| compare(scenario, &mut at)));
     compared
@@ -43,16 +44,18 @@ fn said(panic: &(dyn Any + Send)) -> String {
     message.unwrap_or_default()
 }
 
-fn compare(scenario: &Scenario, at: &mut Option<usize>) -> Result<(), String> {
+fn compare(scenario: &Scenario, at: &mut Option<usize>) -> Result<Census, String> {
+    let mut census = Census::default();
+    census.steps = scenario.steps.len() as u64;
     let mut model = Model::new(scenario.config.clone());
     let mut real = Real::new(&scenario.config);
     for (index, step) in scenario.steps.iter().enumerate() {
         *at = Some(index);
-        take(&mut model, &mut real, step)?;
+        take(&mut model, &mut real, step, &mut census)?;
     }
     *at = None;
     for id in model.roots() {
-        take(&mut model, &mut real, &Step::Drop(id))?;
+        take(&mut model, &mut real, &Step::Drop(id), &mut census)?;
     }
     // Nothing is held, nobody waits, no timer is left, and a drain ends at its first poll.
     let reading = real.reading();
@@ -65,20 +68,29 @@ fn compare(scenario: &Scenario, at: &mut Option<usize>) -> Result<(), String> {
             real.timers()
         ));
     }
-    take(&mut model, &mut real, &Step::Drain(Id::MAX, None))?;
-    take(&mut model, &mut real, &Step::Poll(Id::MAX))?;
+    for step in [Step::Drain(Id::MAX, None), Step::Poll(Id::MAX)] {
+        take(&mut model, &mut real, &step, &mut Census::default())?;
+    }
     if model.roots().is_empty() {
-        Ok(())
+        census.count("retried after a pause", model.paused());
+        Ok(census)
     } else {
         Err("an idle runtime did not drain at once".to_owned())
     }
 }
 
-fn take(model: &mut Model, real: &mut Real, step: &Step) -> Result<(), String> {
+fn take(
+    model: &mut Model,
+    real: &mut Real,
+    step: &Step,
+    census: &mut Census,
+) -> Result<(), String> {
     if !model.applies(step) {
         return Ok(());
     }
-    differ("what happened", &model.step(step), &real.step(step))?;
+    let happened = model.step(step);
+    differ("what happened", &happened, &real.step(step))?;
+    happened.iter().for_each(|event| census.see(event));
     differ("what can be read", &model.reading(), &real.reading())?;
     match model.restless().into_iter().find(|id| !real.woken(*id)) {
         Some(lost) => Err(format!("{lost} has something to see and was not woken")),
@@ -107,7 +119,7 @@ pub struct Finding {
 
 /// # Errors
 /// The seed's failure, made small.
-pub fn check(seed: u64) -> Result<(), Box<Finding>> {
+pub fn check(seed: u64) -> Result<Census, Box<Finding>> {
     // The model is stepped while the scenario is made, so it may fail there.
     let scenario = catch_unwind(|| generate::seeded(seed)).map_err(|panic| {
         Box::new(Finding {
@@ -121,7 +133,7 @@ pub fn check(seed: u64) -> Result<(), Box<Finding>> {
         })
     })?;
     match run(&scenario) {
-        Ok(()) => Ok(()),
+        Ok(census) => Ok(census),
         Err(difference) => Err(Box::new(shrink(seed, &scenario, difference))),
     }
 }
@@ -152,7 +164,7 @@ fn shrink(seed: u64, scenario: &Scenario, mut difference: Difference) -> Finding
                     kept = fewer;
                     difference = still;
                 }
-                Ok(()) => from += length,
+                Ok(_) => from += length,
             }
         }
         length /= 2;
@@ -180,6 +192,9 @@ impl fmt::Display for Finding {
                 retries, groups, ..
             } = config;
             writeln!(f, "retries {retries:?}, groups {groups:?}")?;
+        }
+        if let Some(longest) = config.nested_wait {
+            writeln!(f, "nested waits of at most {longest}")?;
         }
         for (at, op) in config.operations.iter().enumerate() {
             writeln!(f, "operation {at}: {op:?}")?;

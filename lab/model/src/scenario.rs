@@ -16,6 +16,8 @@ pub struct Config {
     /// What retries may spend: of all operations together, and of each group.
     pub retries: Option<Retries>,
     pub groups: Vec<Retries>,
+    /// How long a call may wait whose chain holds something.
+    pub nested_wait: Option<u64>,
 }
 
 /// A budget for retries.
@@ -173,6 +175,7 @@ pub enum Kind {
     Withdrawn,
     Stopping,
     KeyRequired,
+    WouldDeadlock,
     TimedOut,
     Cancelled,
     Failed,
@@ -188,6 +191,15 @@ pub struct Failed {
     /// What the last attempt's handler answered.
     pub said: Option<Word>,
     pub place: Option<Place>,
+    /// Whom it was called from inside of, where the error says so: see [`chain`].
+    pub chain: u64,
+}
+
+/// Operations, the innermost first, and whether they hold a key, as one number.
+pub fn chain(members: impl Iterator<Item = (usize, bool)>) -> u64 {
+    members.fold(0, |all, (operation, key)| {
+        (all << 4) | (operation as u64 + 1) << 1 | u64::from(key)
+    })
 }
 
 /// How a call ended.

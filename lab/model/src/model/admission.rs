@@ -5,8 +5,12 @@ use std::collections::btree_map::Entry;
 
 use bursar::{EndedBy, Outcome};
 
-use super::{Call, Model, Polled, Stage, Wait};
+use super::chain::May;
+use super::{Model, Polled, Stage, Wait};
 use crate::scenario::{Answer, Event, Failed, Form, Id, Kind, Place};
+
+/// B11's bound where the runtime is told of no other.
+const TEN_SECONDS: u64 = 10_000;
 
 impl Model {
     pub(super) fn admit(&mut self, id: Id) -> Polled {
@@ -59,14 +63,14 @@ impl Model {
             self.call(id).key_held = true;
             return self.take_budgets(id);
         }
-        let may_wait = self.may_wait(id);
+        let may = self.may_wait(id, self.chain_holds_key(id));
         let queue = self.keys.get_mut(&key).expect("the key is held");
-        if !may_wait {
-            let waiting = queue.len();
-            return self.refuse(id, EndedBy::Overload, Some(Place::Key { waiting }));
+        if may == May::Wait {
+            queue.push_back(id);
+            return self.wait(id, Stage::AtKey(Wait::Waiting));
         }
-        queue.push_back(id);
-        self.wait(id, Stage::AtKey(Wait::Waiting))
+        let waiting = queue.len();
+        self.may_not(id, may, Place::Key { waiting })
     }
 
     /// B2, B3: in the order of names, all that is free in one poll.
@@ -80,18 +84,20 @@ impl Model {
             if self.fits(budget, units) && self.budgets[budget].queue.is_empty() {
                 self.budgets[budget].in_use += units;
                 self.call(id).claims_held += 1;
-            } else if !self.may_wait(id) {
-                let place = self.place_at(budget, units);
-                return self.refuse(id, EndedBy::Overload, Some(place));
-            } else {
+                continue;
+            }
+            let may = self.may_wait(id, self.chain_holds_budget(id, budget));
+            if may == May::Wait {
                 self.budgets[budget].queue.push_back(id);
                 return self.wait(id, Stage::AtBudget(Wait::Waiting));
             }
+            return self.may_not(id, may, self.place_at(budget, units));
         }
         let call = self.call(id);
         call.waiting = false;
         call.wait_until = None;
         if call.pausing.take().is_some() {
+            self.paused += 1;
             self.counts(id).retried += 1;
             return self.attempt(id);
         }
@@ -104,24 +110,20 @@ impl Model {
         self.attempt(id)
     }
 
-    /// B4, B10: whether the call may join a queue. Once it may, it may again until it starts.
-    fn may_wait(&mut self, id: Id) -> bool {
-        let op = self.op(id);
-        if op.reject {
-            return false;
-        }
-        let operation = self.calls[&id].spec.operation;
-        let waiting = |of: &Call| of.waiting && of.spec.operation == operation;
-        let others = self.calls.values().filter(|of| waiting(of)).count();
-        let full = op.max_waiting.is_some_and(|most| others >= most as usize);
-        let call = self.call(id);
-        call.waiting |= !full;
-        call.waiting
+    fn may_not(&mut self, id: Id, may: May, place: Place) -> Polled {
+        let by = match may {
+            May::Deadlock => EndedBy::WouldDeadlock,
+            _ => EndedBy::Overload,
+        };
+        self.refuse(id, by, Some(place))
     }
 
-    /// B10: the longest wait counts from the first.
+    /// B10, B11: the longest wait counts from the first.
     fn wait(&mut self, id: Id, stage: Stage) -> Polled {
-        let until = self.op(id).max_wait.map(|longest| self.now + longest);
+        let nested = self.config.nested_wait.unwrap_or(TEN_SECONDS);
+        let nested = self.chain_holds_something(id).then_some(nested);
+        let longest = self.op(id).max_wait.into_iter().chain(nested).min();
+        let until = longest.map(|longest| self.now + longest);
         let call = self.call(id);
         call.stage = stage;
         call.wait_until = call.wait_until.or(until);
@@ -142,7 +144,7 @@ impl Model {
         self.past(call.deadline).then_some(EndedBy::CallerDeadline)
     }
 
-    fn key(&self, id: Id) -> Option<(Option<u8>, u8)> {
+    pub(super) fn key(&self, id: Id) -> Option<(Option<u8>, u8)> {
         let key = self.calls[&id].spec.key;
         (key != 0).then(|| (self.op(id).key_space, key))
     }
@@ -168,10 +170,22 @@ impl Model {
             EndedBy::Stopping => Kind::Stopping,
             EndedBy::CallerLeft => Kind::Withdrawn,
             EndedBy::Overload => Kind::Overloaded,
+            EndedBy::WouldDeadlock => Kind::WouldDeadlock,
             _ => Kind::AdmissionTimedOut,
         };
+        let bounded = self.calls[&id].wait_until.is_some() && self.chain_holds_something(id);
+        let named = match kind {
+            Kind::WouldDeadlock => true,
+            // Open: a wait that was bounded for its chain's sake says so, whatever ended it.
+            Kind::AdmissionTimedOut | Kind::Withdrawn => bounded,
+            _ => false,
+        };
+        let chain = if named { self.named_chain(id) } else { 0 };
         self.end(id);
-        let refusal = refusal(kind, place);
+        let refusal = Failed {
+            chain,
+            ..refusal(kind, place)
+        };
         if kind == Kind::Overloaded {
             // B4: rolled back and counted before the turn of the executor.
             self.counts(id).rejected += 1;
@@ -300,7 +314,7 @@ fn never_ran(kind: Kind, place: Option<Place>) -> Polled {
 
 fn refusal(kind: Kind, place: Option<Place>) -> Failed {
     let outcome = match kind {
-        Kind::KeyRequired => Outcome::Permanent,
+        Kind::KeyRequired | Kind::WouldDeadlock => Outcome::Permanent,
         _ => Outcome::Throttled,
     };
     Failed {
@@ -310,5 +324,6 @@ fn refusal(kind: Kind, place: Option<Place>) -> Failed {
         ended_by: None,
         said: None,
         place,
+        chain: 0,
     }
 }

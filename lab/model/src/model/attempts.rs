@@ -172,6 +172,7 @@ impl Model {
             ended_by: gone.or(failure.cut),
             said: failure.said,
             place: None,
+            chain: 0,
         }))
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar::{
-    Attempt, Backoff, CallError, Failure, Handler, Key, Operation, Outcome, Permit, Policy, Retry,
-    Runtime,
+    Attempt, Backoff, CallError, Failure, Handler, Holder, Key, Operation, Outcome, Permit, Policy,
+    Retry, Runtime,
 };
 
 use super::BoxFuture;
 use super::puppet::{Puppet, Stage, Token};
-use crate::scenario::{Answer, Failed, Form, Id, Kind, Op, Place, Spec, Via, Word};
+use crate::scenario::{Answer, Failed, Form, Id, Kind, Op, Place, Spec, Via, Word, chain};
 
 /// How a call ended, with the permit if there is one.
 pub(super) type Ended = (Answer, Option<Permit>);
@@ -190,6 +190,7 @@ fn failed<E: Said>(error: CallError<E>) -> Answer {
         CallError::Withdrawn(_) => Kind::Withdrawn,
         CallError::Stopping(_) => Kind::Stopping,
         CallError::KeyRequired(_) => Kind::KeyRequired,
+        CallError::WouldDeadlock(_) => Kind::WouldDeadlock,
         CallError::TimedOut(_) => Kind::TimedOut,
         CallError::Cancelled(_) => Kind::Cancelled,
         _ => Kind::Failed,
@@ -217,6 +218,10 @@ fn failed<E: Said>(error: CallError<E>) -> Answer {
         ended_by: error.attempted().and_then(|ran| ran.ended_by()),
         said: error.error().and_then(Said::word),
         place,
+        chain: refusal.map_or(0, |refusal| {
+            let named = |of: &Holder| (at_of(of.operation().unwrap_or_default()), of.holds_key());
+            chain(refusal.chain().iter().map(named))
+        }),
     })
 }
 
