@@ -15,12 +15,13 @@ pub type Claims = &'static [(usize, u32)];
 /// Who is inside, by what they use.
 #[derive(Debug)]
 pub struct Ledger {
-    capacities: Vec<u32>,
     state: Mutex<Inside>,
 }
 
 #[derive(Debug, Default)]
 struct Inside {
+    /// Of each budget, the largest that it ever had.
+    capacities: Vec<u32>,
     used: Vec<u32>,
     keys: Vec<u64>,
     inside: usize,
@@ -32,8 +33,8 @@ impl Ledger {
     #[must_use]
     pub fn new(capacities: &[u32]) -> Self {
         Self {
-            capacities: capacities.to_vec(),
             state: Mutex::new(Inside {
+                capacities: capacities.to_vec(),
                 used: vec![0; capacities.len()],
                 ..Inside::default()
             }),
@@ -47,7 +48,7 @@ impl Ledger {
         state.inside += 1;
         for (budget, units) in claims {
             state.used[*budget] += units;
-            let (used, capacity) = (state.used[*budget], self.capacities[*budget]);
+            let (used, capacity) = (state.used[*budget], state.capacities[*budget]);
             if used > capacity {
                 state.breach(format!(
                     "{used} of {capacity} units of budget {budget} are in use"
@@ -65,6 +66,18 @@ impl Ledger {
             claims,
             key,
         }
+    }
+
+    /// A budget is about to grow to this, if it is more than it ever had. One that shrinks revokes nothing, so the most is
+    /// kept.
+    pub fn grow(&self, budget: usize, capacity: u32) {
+        let mut state = self.lock();
+        state.capacities[budget] = state.capacities[budget].max(capacity);
+    }
+
+    /// Something else was broken.
+    pub fn broken(&self, what: String) {
+        self.lock().breach(what);
     }
 
     /// How many have ever gone in.

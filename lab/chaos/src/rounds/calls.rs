@@ -17,6 +17,9 @@ use crate::random::Random;
 
 type Error = &'static str;
 
+/// By which a receiver would know a repetition.
+const KEY: &str = "order 7";
+
 /// Tells a handler's panic, which is wanted, from any other.
 struct Wanted;
 
@@ -59,6 +62,8 @@ struct Script {
     key: Option<u64>,
     suspends: u64,
     nested: Option<usize>,
+    /// Whether it calls its own operation from inside.
+    itself: bool,
     ends: u64,
 }
 
@@ -67,6 +72,8 @@ impl Script {
         match self.ends {
             0 => Err(Failure::transient("busy")),
             1 => Err(Failure::uncertain("lost")),
+            3 => Err(Failure::throttled("busy")),
+            4 => Err(Failure::transient("busy").after(Duration::from_millis(3))),
             // Without the hook: nobody needs to read of a panic that is wanted.
             2 => resume_unwind(Box::new(Wanted) as Box<dyn Any + Send>),
             _ => Ok(()),
@@ -79,6 +86,9 @@ impl Script {
             .enter(place.operations[self.operation].claims, self.key);
         for _ in 0..self.suspends {
             yield_now().await;
+        }
+        if self.itself {
+            itself(place, &place.operations[self.operation]).await?;
         }
         if let Some(nested) = self.nested {
             inner(place, &place.inner[nested]).await?;
@@ -111,6 +121,33 @@ async fn inner(place: &Place, operation: &Operation) -> Result<(), Failure<Error
     }
 }
 
+/// The operation's own budgets, from inside: what would have to wait for them is refused at once (B11). It fails with what
+/// should not be.
+async fn itself(place: &Place, operation: &Operation) -> Result<(), Failure<Error>> {
+    Seen::count(&place.seen.asked);
+    let mut counted = false;
+    let answer = operation
+        .contract
+        .run(|| {
+            count_once(place, &mut counted);
+            let inside = place.ledger.enter(operation.claims, None);
+            async move {
+                let _inside = inside;
+                Ok::<_, Failure<Error>>(())
+            }
+        })
+        .await;
+    match answer {
+        Ok(()) | Err(CallError::WouldDeadlock(_) | CallError::Overloaded(_)) => Ok(()),
+        Err(error) => {
+            place
+                .ledger
+                .broken(format!("a call of its own budgets: {error}"));
+            Ok(())
+        }
+    }
+}
+
 /// One call.
 ///
 /// # Errors
@@ -121,12 +158,17 @@ pub async fn call(place: &Arc<Place>, random: &mut Random) -> Result<(), String>
         key: Some(random.below(6)).filter(|key| *key < 3),
         suspends: random.below(3),
         nested: Some(random.below(3) as usize).filter(|_| random.once_in(4)),
-        ends: random.below(10),
+        itself: random.once_in(6),
+        ends: random.below(12),
     };
     let operation = &place.operations[script.operation];
     let mut call = operation.contract.with();
     if let Some(key) = script.key {
         call = call.key(key);
+    }
+    let known = random.once_in(4);
+    if known {
+        call = call.idempotency_key(KEY);
     }
     if random.once_in(3) {
         let (fire, token) = oneshot::channel::<()>();
@@ -195,8 +237,11 @@ pub async fn call(place: &Arc<Place>, random: &mut Random) -> Result<(), String>
         }
         _ => {
             let mut counted = false;
-            let run = call.run(|_| {
+            let run = call.run(|attempt| {
                 count_once(place, &mut counted);
+                if attempt.idempotency_key() != known.then_some(KEY) {
+                    place.ledger.broken(format!("another key in {attempt:?}"));
+                }
                 script.run(place)
             });
             judge(&leave_after(polls, run).await)

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bursar::{Contract, ManualClock, Policy, Retry, Runtime};
+use bursar::{Backoff, Contract, ManualClock, Policy, Retry, RetryBudget, Runtime};
 
 use crate::ledger::{Claims, Ledger};
+use crate::random::Random;
 
 const CAPACITIES: [(&str, u32); 5] = [("a", 3), ("b", 2), ("c", 4), ("x", 1), ("y", 2)];
 
@@ -23,6 +24,22 @@ const CLAIMS: [Claims; 6] = [
     &[(2, 2)],
     &[],
 ];
+
+/// What the retries of those that pause may come to: so many, and so many in a hundred calls.
+const BURST: u32 = 10;
+const PERCENT: u32 = 30;
+const PAUSING: &str = "pausing";
+
+/// The kinds of operation that there are for each of `CLAIMS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Waits,
+    Rejects,
+    /// Waits for so long, and so many of them.
+    Bounded,
+    /// Pauses between attempts, and spends a retry budget.
+    Pauses,
+}
 
 const INNER: [Claims; 3] = [&[(3, 1)], &[(4, 1)], &[(3, 1), (4, 2)]];
 
@@ -71,18 +88,30 @@ impl Place {
                 builder.resource(name, capacity)
             })
             .clock(clock.clone())
+            .retry_group(PAUSING, RetryBudget::new(BURST).percent(PERCENT))
             .build()
             .expect("valid budgets");
-        let operation = |claims: Claims, rejects: bool| {
+        let operation = |claims: Claims, kind: Kind| {
+            let retry = match kind {
+                Kind::Pauses => Retry::up_to(3)
+                    .on_throttled()
+                    .backoff(Backoff::exponential(Duration::from_millis(2))),
+                _ => Retry::up_to(2),
+            };
             let policy = claims
                 .iter()
                 .fold(Policy::pure(), |policy, (budget, units)| {
                     policy.claim(CAPACITIES[*budget].0, *units)
                 })
                 .timeout(Duration::from_millis(40))
-                .retry(Retry::up_to(2).on_transient().on_uncertain());
-            let policy = if rejects { policy.reject() } else { policy };
-            let name = format!("{claims:?} rejects: {rejects}");
+                .retry(retry.on_transient().on_uncertain());
+            let policy = match kind {
+                Kind::Waits => policy,
+                Kind::Rejects => policy.reject(),
+                Kind::Bounded => policy.max_wait(Duration::from_millis(6)).max_waiting(4),
+                Kind::Pauses => policy.retry_group(PAUSING),
+            };
+            let name = format!("{kind:?} {claims:?}");
             Operation {
                 contract: runtime.contract(&name, policy).expect("a valid policy"),
                 claims,
@@ -90,11 +119,14 @@ impl Place {
         };
         let operations = CLAIMS
             .into_iter()
-            .flat_map(|claims| [operation(claims, false), operation(claims, true)])
+            .flat_map(|claims| {
+                use Kind::{Bounded, Pauses, Rejects, Waits};
+                [Waits, Rejects, Bounded, Pauses].map(|kind| operation(claims, kind))
+            })
             .collect();
         let inner = INNER
             .into_iter()
-            .map(|claims| operation(claims, false))
+            .map(|claims| operation(claims, Kind::Waits))
             .collect();
         Arc::new(Self {
             ledger: Ledger::new(&CAPACITIES.map(|(_, capacity)| capacity)),
@@ -104,6 +136,16 @@ impl Place {
             runtime,
             clock,
         })
+    }
+
+    /// Makes one of the budgets that outer calls claim larger or smaller, as small as its largest claim at most.
+    pub fn resize(&self, random: &mut Random) -> Result<(), String> {
+        let budget = random.below(3) as usize;
+        let largest = [3, 2, 4][budget];
+        let capacity = largest + random.below(4) as u32;
+        self.ledger.grow(budget, capacity);
+        let resized = self.runtime.resize(CAPACITIES[budget].0, capacity);
+        resized.map_err(|why| why.to_string())
     }
 
     /// A drain that checks, the moment it ends, that nothing is held and nobody is inside.
@@ -140,7 +182,16 @@ impl Place {
         let (asked, ran) = (load(&self.seen.asked), load(&self.seen.ran));
         let (permits, blocking) = (load(&self.seen.permits), load(&self.seen.blocking));
         let started = total.started;
+        let pausing = stats
+            .operations
+            .iter()
+            .filter(|of| of.name.starts_with("Pauses"));
+        let (retried, earned) = pausing.fold((0, u64::from(BURST)), |(retried, earned), of| {
+            let share = of.started as f64 * f64::from(PERCENT) / 100.0;
+            (retried + of.retried, earned + share.ceil() as u64)
+        });
         for (holds, what) in [
+            (retried <= earned, "retries exceed their budget"),
             (self.clock.timers() == 0, "timers are left"),
             (
                 stats.operations.iter().all(|of| of.admitted == of.finished),

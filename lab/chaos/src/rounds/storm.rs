@@ -1,5 +1,5 @@
-//! Storms: many callers on tasks or threads, each making calls of every kind, while tasks are aborted, the clock is turned
-//! and drains begin at random.
+//! Storms: many callers on tasks or threads, each making calls of every kind, while tasks are aborted, the clock is turned,
+//! budgets change their size and drains begin at random.
 
 use std::future::Future;
 use std::pin::pin;
@@ -32,7 +32,8 @@ pub fn tasks(executor: &Executor, seed: u64, random: &mut Random) -> Result<Tall
             })
         })
         .collect();
-    let drains = drains(executor, &place, random);
+    let mut drains = drains(executor, &place, random);
+    drains.push(resizes(executor, &place, random));
     if random.once_in(2) {
         for caller in &callers {
             if random.once_in(3) {
@@ -61,7 +62,8 @@ pub fn tasks(executor: &Executor, seed: u64, random: &mut Random) -> Result<Tall
 pub fn threads(executor: &Executor, seed: u64, random: &mut Random) -> Result<Tally, String> {
     let place = Place::new();
     let (callers, calls) = (2 + random.below(7), 40 + random.below(80));
-    let drains = drains(executor, &place, random);
+    let mut drains = drains(executor, &place, random);
+    drains.push(resizes(executor, &place, random));
     let watched = watch(executor, &place, random);
     let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
     for caller in 0..callers {
@@ -122,6 +124,22 @@ fn drains(executor: &Executor, place: &Arc<Place>, random: &mut Random) -> Vec<T
             })
         })
         .collect()
+}
+
+/// Somebody who makes budgets larger and smaller meanwhile.
+fn resizes(executor: &Executor, place: &Arc<Place>, random: &mut Random) -> Task {
+    let place = Arc::clone(place);
+    let times = random.below(40);
+    let mut random = Random::part(random.below(u64::MAX), times);
+    executor.spawn(async move {
+        for _ in 0..times {
+            place.resize(&mut random)?;
+            for _ in 0..random.below(20) {
+                yield_now().await;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Somebody who reads the counters while they move.
