@@ -1,0 +1,199 @@
+//! Builds the tree with every mutant in it, leaving out those that the compiler refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::list::Mutant;
+use crate::switches::{SUPPORT, Switched, switch};
+
+/// What came of building.
+#[derive(Debug, Default)]
+pub struct Built {
+    /// Does not compile: not a mutant that a test could meet.
+    pub unviable: BTreeSet<u32>,
+    /// Stands where no switch can, in a constant say.
+    pub without: BTreeSet<u32>,
+    pub programs: Vec<Program>,
+}
+
+/// A test program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub name: String,
+    pub path: PathBuf,
+    /// Where its tests expect to run.
+    pub directory: PathBuf,
+}
+
+/// Test programs that tell no mutant from another: what they check is done by the compiler.
+const NOT_ASKED: [&str; 2] = ["ui", "auto_traits"];
+
+/// # Errors
+/// The tree does not build for a reason that is no mutant's.
+pub fn build(tree: &Path, mutants: &[Mutant], quick: bool) -> Result<Built, String> {
+    let mut files: BTreeMap<&str, Vec<(u32, &Mutant)>> = BTreeMap::new();
+    for (number, mutant) in (1..).zip(mutants) {
+        files
+            .entry(&mutant.file)
+            .or_default()
+            .push((number, mutant));
+    }
+    let mut originals = BTreeMap::new();
+    for file in files.keys() {
+        let text = fs::read_to_string(tree.join(file)).map_err(|why| format!("{file}: {why}"))?;
+        originals.insert(*file, text);
+    }
+    let library = tree.join("crates/bursar/src/lib.rs");
+    let text = fs::read_to_string(&library).map_err(|why| why.to_string())?;
+    fs::write(&library, text + SUPPORT).map_err(|why| why.to_string())?;
+
+    let mut built = Built::default();
+    // First the library alone: the compiler stops at the first kind of fault it finds, and this is quick.
+    let tests: &[&str] = if quick {
+        &["test", "--no-run", "--lib", "--test", "slice"]
+    } else {
+        &["test", "--no-run", "--lib", "--tests"]
+    };
+    for arguments in [&["check", "--lib"][..], tests] {
+        loop {
+            let switched = write(tree, &files, &originals, &mut built)?;
+            let (refused, programs) = compile(tree, arguments)?;
+            if refused.is_empty() {
+                built.programs = programs;
+                break;
+            }
+            let before = built.unviable.len() + built.without.len();
+            for error in &refused {
+                blame(error, &switched, &mut built)?;
+            }
+            let now = built.unviable.len() + built.without.len();
+            eprintln!(
+                "{} errors, {} mutants more left out",
+                refused.len(),
+                now - before
+            );
+            if now == before {
+                return Err("the compiler refuses, and no mutant is left to blame".to_owned());
+            }
+        }
+    }
+    Ok(built)
+}
+
+type Written<'f> = BTreeMap<&'f str, Switched>;
+
+fn write<'f>(
+    tree: &Path,
+    files: &BTreeMap<&'f str, Vec<(u32, &Mutant)>>,
+    originals: &BTreeMap<&str, String>,
+    built: &mut Built,
+) -> Result<Written<'f>, String> {
+    let mut written = BTreeMap::new();
+    for (file, mutants) in files {
+        let out = |number: &u32| built.unviable.contains(number) || built.without.contains(number);
+        let left: Vec<_> = mutants.iter().filter(|of| !out(&of.0)).copied().collect();
+        let switched = switch(&originals[file], &left).map_err(|why| format!("{file}: {why}"))?;
+        built.without.extend(&switched.without);
+        let mut text = switched.text.clone();
+        if file.ends_with("/lib.rs") {
+            text += SUPPORT;
+        }
+        fs::write(tree.join(file), text).map_err(|why| format!("{file}: {why}"))?;
+        written.insert(*file, switched);
+    }
+    Ok(written)
+}
+
+/// Errors, or the test programs.
+fn compile(tree: &Path, arguments: &[&str]) -> Result<(Vec<Value>, Vec<Program>), String> {
+    let packages: &[&str] = match arguments[0] {
+        "check" => &["-p", "bursar"],
+        _ => &["-p", "bursar", "-p", "model"],
+    };
+    let output = Command::new("cargo")
+        .args(arguments)
+        .args(packages)
+        .args(["--locked", "--message-format", "json"])
+        .current_dir(tree)
+        .env("RUSTFLAGS", "-Awarnings")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_TARGET_DIR", tree.join("../target"))
+        .output()
+        .map_err(|why| why.to_string())?;
+    let (mut errors, mut programs) = (Vec::new(), Vec::new());
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: Value = serde_json::from_str(line).map_err(|why| why.to_string())?;
+        if message["message"]["level"] == "error" {
+            errors.push(message["message"].clone());
+        }
+        let Some(path) = message["executable"].as_str() else {
+            continue;
+        };
+        let manifest = message["manifest_path"].as_str().map(Path::new);
+        let name = message["target"]["name"].as_str().unwrap_or_default();
+        if message["profile"]["test"] == true && !NOT_ASKED.contains(&name) {
+            let directory = manifest.and_then(Path::parent).unwrap_or(tree);
+            programs.push(Program {
+                name: name.to_owned(),
+                path: path.into(),
+                directory: directory.to_owned(),
+            });
+        }
+    }
+    if !output.status.success() && errors.is_empty() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok((errors, programs))
+}
+
+/// Leaves out the mutants in whose text the error lies: in that of an alternative it does not compile, in that which asks
+/// for the alternatives no switch can stand here.
+fn blame(error: &Value, switched: &Written<'_>, built: &mut Built) -> Result<(), String> {
+    let empty = Vec::new();
+    let spans = error["spans"].as_array().unwrap_or(&empty);
+    let (primary, others): (Vec<_>, Vec<_>) =
+        spans.iter().partition(|span| span["is_primary"] == true);
+    for spans in [primary, others] {
+        let mut found = false;
+        for span in spans {
+            let file = span["file_name"].as_str().unwrap_or_default();
+            let Some(of) = switched.get(file) else {
+                continue;
+            };
+            let at = |name: &str| span[name].as_u64().unwrap_or(0) as usize;
+            let (start, end) = (at("byte_start"), at("byte_end"));
+            let hit: Vec<_> = of
+                .places
+                .iter()
+                .filter(|(place, _)| place.start < end && start < place.end)
+                .collect();
+            // An alternative's own text names one mutant; what asks names all that stand behind it.
+            for (place, number) in &hit {
+                let several = of.places.iter().filter(|other| other.0 == *place).count() > 1;
+                let asks = several || of.text[place.clone()].contains("mutants_active");
+                if asks {
+                    built.without.insert(*number);
+                } else {
+                    built.unviable.insert(*number);
+                }
+                found = true;
+            }
+        }
+        if found {
+            return Ok(());
+        }
+    }
+    // "aborting due to .." and the like say nothing of their own.
+    if spans.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "no mutant's fault:\n{}",
+        error["rendered"].as_str().unwrap_or_default()
+    ))
+}
