@@ -7,9 +7,9 @@
 //! 1. Budgets `0..taken` of the plan's claims are held, the key if `key` is set, a place in the lobby if `lobby`. A
 //!    call waits for at most one thing, later in the order than all it holds.
 //! 2. Everything held is given back exactly once, by [`Holding::end`], which drop calls.
-//! 3. A call is counted as admitted once (`direct`, or `queued` when it first waits or is turned away) and finished
-//!    once, before the last thing it holds is given back. If it holds nothing while it waits, whoever ends that wait
-//!    counts it, under the lock it waits behind.
+//! 3. A call is counted as admitted once (`direct`, or `queued` when it first waits or is withdrawn) and finished once,
+//!    before the last thing it holds is given back; both in one step (`overload`) when it is turned away for want of
+//!    capacity. If it holds nothing while it waits, whoever ends that wait counts it, under the lock it waits behind.
 //! 4. Nothing here waits on its own account: one poll takes all that is free.
 
 mod acquire;
@@ -230,7 +230,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.end_wait();
         } else {
             self.plan.counters.withdrawn();
-            let _admitted = self.give_up(false);
+            let _admitted = self.give_up();
         }
         self.refusal(Site::Nowhere)
     }
@@ -245,7 +245,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.end_wait();
         } else {
             self.stage = Stage::Acquiring;
-            let _admitted = self.give_up(false);
+            let _admitted = self.give_up();
         }
         Denied::Stopping(self.refusal(site))
     }
@@ -253,7 +253,12 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// The call may not wait: it is refused for want of capacity, or because its own chain is what it would wait for.
     #[cold]
     fn denied(&mut self, site: Site, deadlock: bool) -> Denied {
-        if !self.give_up(!deadlock) {
+        let counted = if deadlock || self.counted != Counted::Nothing {
+            self.give_up()
+        } else {
+            self.give_up_for_want()
+        };
+        if !counted {
             Denied::Stopping(self.refusal(Site::Nowhere))
         } else if deadlock {
             Denied::Deadlock(self.nested_refusal(site))
@@ -262,9 +267,26 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
     }
 
+    /// Counts a call that comes to nothing for want of capacity, and gives everything back. False if the gate turns out
+    /// to be closed: then it is counted as refused there.
+    fn give_up_for_want(&mut self) -> bool {
+        // Before the gate closes nothing else is needed; past it, a place where a drain finds the call.
+        let mut counted = self.plan.counters.overload(!self.bare());
+        if !counted && self.enter_lobby() {
+            counted = self.plan.counters.overload(true);
+        }
+        if !counted {
+            self.plan.counters.refused();
+        }
+        self.stage = Stage::Over;
+        self.end_wait();
+        self.release();
+        counted
+    }
+
     /// Ends a call that did not come to execute, counting it as admitted if that was not done yet. False if the gate
     /// turns out to be closed: then it is counted as refused there.
-    fn give_up(&mut self, overload: bool) -> bool {
+    fn give_up(&mut self) -> bool {
         // Nothing shows such a call to a drain, so that it passes through the lobby to be counted.
         if self.counted == Counted::Nothing && self.bare() && !self.enter_lobby() {
             self.plan.counters.refused();
@@ -275,9 +297,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         if self.counted == Counted::Nothing {
             self.plan.counters.queued();
             self.counted = Counted::Queued;
-        }
-        if overload && self.counted != Counted::Started {
-            self.plan.counters.overloaded();
         }
         self.end_early();
         true

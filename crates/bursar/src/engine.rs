@@ -178,6 +178,9 @@ impl Engine {
             .map(|claim| (Arc::clone(claim.budget.name()), claim.units))
             .collect();
         let number = registry.operations.len() as u32;
+        if registry.at_stop.is_some() {
+            counters.close();
+        }
         registry.operations.push(Registered {
             name: Arc::clone(&name),
             counters: Arc::clone(&counters),
@@ -394,6 +397,9 @@ impl Engine {
     pub(crate) fn stop(&self) {
         let mut registry = lock(&self.registry);
         if registry.at_stop.is_none() {
+            for of in &registry.operations {
+                of.counters.close();
+            }
             let counts = registry.operations.iter().map(|of| {
                 let now = of.counters.read(Arc::clone(&of.name));
                 (now.finished, of.counters.withdrawals())

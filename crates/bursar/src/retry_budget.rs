@@ -149,7 +149,7 @@ mod tests {
         assert!(account.spend());
         counters.refused();
         counters.queued();
-        counters.overloaded();
+        assert!(counters.overload(false));
         counters.finished();
         assert!(!account.spend());
         counters.late();

@@ -5,14 +5,17 @@
 //!
 //! | shown | is |
 //! |---|---|
-//! | admitted | direct + queued |
+//! | admitted | direct + queued + overloads |
 //! | started | direct + late |
-//! | finished | finished |
-//! | rejected | refused + overloaded |
+//! | finished | finished + overloads |
+//! | rejected | refused + overloads |
 //!
 //! `direct` counts a call that was admitted and held everything at once; `queued` one that was admitted and had to
-//! wait or was turned away; `late` one that was queued and holds everything now; `refused` one that met the gate
-//! closed.
+//! wait or was withdrawn; `late` one that was queued and holds everything now; `refused` one that met the gate closed.
+//!
+//! A call that is turned away for want of capacity holds nothing by which a drain could see it. So all that it counts is
+//! one step on a word of the operation, `overloads`, which carries the gate's bit as well: such a call is counted before
+//! the gate closes, or it meets the gate closed.
 //!
 //! A thread with a number (`threads.rs`) has a shard to itself; the others share one.
 //!
@@ -35,7 +38,12 @@ pub(crate) struct Counters {
     own: Box<[CachePadded<Shard>]>,
     /// For threads without a number.
     shared: CachePadded<Shard>,
+    /// Calls turned away for want of capacity, above the gate's bit.
+    overloads: CachePadded<AtomicU64>,
 }
+
+const CLOSED: u64 = 0b01;
+const OVERLOAD: u64 = 0b10;
 
 #[derive(Debug)]
 struct Shard {
@@ -44,7 +52,6 @@ struct Shard {
     late: AtomicU64,
     finished: AtomicU64,
     refused: AtomicU64,
-    overloaded: AtomicU64,
     retried: AtomicU64,
     denied: AtomicU64,
     withdrawn: AtomicU64,
@@ -58,7 +65,6 @@ impl Shard {
             late: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            overloaded: AtomicU64::new(0),
             retried: AtomicU64::new(0),
             denied: AtomicU64::new(0),
             withdrawn: AtomicU64::new(0),
@@ -89,13 +95,41 @@ impl Counters {
         Self {
             own: (0..threads::numbers()).map(|_| Shard::new()).collect(),
             shared: Shard::new(),
+            overloads: CachePadded::new(AtomicU64::new(0)),
         }
+    }
+
+    /// Counts a call that is turned away for want of capacity as admitted, rejected and finished. False, and nothing is
+    /// counted, if the gate is closed; `past_gate` is for calls that it does not concern.
+    #[inline]
+    pub(crate) fn overload(&self, past_gate: bool) -> bool {
+        let mut word = self.overloads.load(Ordering::Relaxed);
+        loop {
+            if word & CLOSED != 0 && !past_gate {
+                return false;
+            }
+            match self.overloads.compare_exchange_weak(
+                word,
+                word + OVERLOAD,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Shutdown has begun.
+    pub(crate) fn close(&self) {
+        // Acquire and Release: whoever sees the gate closed sees what was counted before.
+        self.overloads.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
     count! {
         /// Admitted, and holds everything at once.
         direct
-        /// Admitted, and has to wait or is turned away.
+        /// Admitted, and has to wait or is withdrawn.
         queued
         /// Queued before, holds everything now.
         late
@@ -103,8 +137,6 @@ impl Counters {
         finished
         /// Met the gate closed.
         refused
-        /// Turned away for want of capacity.
-        overloaded
         /// Begins another attempt.
         retried
         /// Would have begun another, and the retry budget was spent.
@@ -138,12 +170,13 @@ impl Counters {
         let late = sum(|shard| &shard.late);
         let direct = sum(|shard| &shard.direct);
         let queued = sum(|shard| &shard.queued);
+        let overloads = self.overloads.load(Ordering::Acquire) / OVERLOAD;
         OperationStats {
             name,
-            admitted: direct + queued,
-            rejected: sum(|shard| &shard.refused) + sum(|shard| &shard.overloaded),
+            admitted: direct + queued + overloads,
+            rejected: sum(|shard| &shard.refused) + overloads,
             started: direct + late,
-            finished,
+            finished: finished + overloads,
             retried: sum(|shard| &shard.retried),
             denied: sum(|shard| &shard.denied),
         }

@@ -102,7 +102,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         } else {
             self.refusal(site)
         };
-        if self.give_up(false) {
+        if self.give_up() {
             Ok(refusal)
         } else {
             Err(refusal)
