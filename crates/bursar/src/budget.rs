@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 
 use crossbeam_utils::CachePadded;
 
-use crate::fifo::{Arrival, Joined, List, Slot, Slots, State};
+use crate::fifo::{Arrival, Joined, List, Polled, Slot, Slots, State};
 use crate::refusal::Usage;
 use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
@@ -221,15 +221,14 @@ impl Budget {
 
     /// Ready with `Granted` or `Stopped`, the record freed; while pending, the current waker is kept.
     pub(crate) fn poll_wait(&self, slot: Slot, cx: &mut Context<'_>) -> Poll<State> {
-        let waker = cx.waker().clone();
-        let mut queue = lock(&self.queue);
-        let (state, old) = queue.slots.state(slot, waker);
-        let removed = (state != State::Waiting).then(|| queue.slots.remove(None, slot, false));
-        drop(queue);
-        drop((old, removed));
-        match state {
-            State::Waiting => Poll::Pending,
-            state => Poll::Ready(state),
+        let mut fresh = None;
+        loop {
+            let polled = lock(&self.queue).slots.poll(slot, cx.waker(), &mut fresh);
+            match polled {
+                Polled::Ended(removed) => return Poll::Ready(removed.state),
+                Polled::Waiting => return Poll::Pending,
+                Polled::Stale => fresh = Some(cx.waker().clone()),
+            }
         }
     }
 

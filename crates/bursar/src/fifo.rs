@@ -176,13 +176,28 @@ impl Slots {
         }
     }
 
-    /// The state of a record; while it waits, `waker` takes the place of the one kept, which is handed back.
-    pub(crate) fn state(&mut self, slot: Slot, waker: Waker) -> (State, Option<Waker>) {
+    /// What a call finds when it is polled. The waker is cloned by the caller, without its lock, and only if it must be
+    /// kept: a call that is woken finds its end nearly always.
+    pub(crate) fn poll(
+        &mut self,
+        slot: Slot,
+        current: &Waker,
+        fresh: &mut Option<Waker>,
+    ) -> Polled {
         let waiter = self.at(slot.index());
-        match waiter.state {
-            State::Waiting => (State::Waiting, waiter.waker.replace(waker)),
-            state => (state, Some(waker)),
+        if waiter.state != State::Waiting {
+            return Polled::Ended(self.remove(None, slot, false));
         }
+        if fresh.is_some() {
+            std::mem::swap(&mut waiter.waker, fresh);
+        } else if !waiter
+            .waker
+            .as_ref()
+            .is_some_and(|kept| kept.will_wake(current))
+        {
+            return Polled::Stale;
+        }
+        Polled::Waiting
     }
 
     /// Frees the record of a call that has seen its end or goes away. A record that still waited is unlinked. A bare
@@ -235,6 +250,17 @@ impl Slots {
     fn at(&mut self, index: u32) -> &mut Waiter {
         &mut self.0[index as usize]
     }
+}
+
+/// What a call finds in its queue.
+#[derive(Debug)]
+#[must_use = "drop it after the lock: it may hold a waker"]
+pub(crate) enum Polled {
+    /// Granted or stopped; the record is freed.
+    Ended(Removed),
+    Waiting,
+    /// The waker kept is another task's: poll again with a fresh one.
+    Stale,
 }
 
 /// What is left of a record: dropped by the caller after its lock, as it may hold a waker.

@@ -18,7 +18,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
 
-use crate::fifo::{Arrival, List, Slot, Slots, State};
+use crate::fifo::{Arrival, List, Polled, Slot, Slots, State};
 use crate::key::Key;
 use crate::refusal::Usage;
 use crate::sync::{Mutex, lock};
@@ -164,15 +164,16 @@ impl KeyTable {
 
     /// Ready with `Granted` or `Stopped`, the record freed; while pending, the current waker is kept.
     pub(crate) fn poll_wait(&self, hold: KeyHold, slot: Slot, cx: &mut Context<'_>) -> Poll<State> {
-        let waker = cx.waker().clone();
-        let mut shard = lock(self.shard(hold));
-        let (state, old) = shard.slots.state(slot, waker);
-        let removed = (state != State::Waiting).then(|| shard.slots.remove(None, slot, false));
-        drop(shard);
-        drop((old, removed));
-        match state {
-            State::Waiting => Poll::Pending,
-            state => Poll::Ready(state),
+        let mut fresh = None;
+        loop {
+            let polled = lock(self.shard(hold))
+                .slots
+                .poll(slot, cx.waker(), &mut fresh);
+            match polled {
+                Polled::Ended(removed) => return Poll::Ready(removed.state),
+                Polled::Waiting => return Poll::Pending,
+                Polled::Stale => fresh = Some(cx.waker().clone()),
+            }
         }
     }
 

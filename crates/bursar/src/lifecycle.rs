@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
-use crate::fifo::{Arrival, List, Slot, Slots, State};
+use crate::fifo::{Arrival, List, Polled, Slot, Slots};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 
@@ -115,15 +115,14 @@ impl Lifecycle {
 
     /// Ready when shutdown has ended the pause, the record freed; while pending, the current waker is kept.
     pub(crate) fn poll_parked(&self, slot: Slot, cx: &mut Context<'_>) -> Poll<()> {
-        let waker = cx.waker().clone();
-        let mut parked = lock(&self.parked);
-        let (state, old) = parked.slots.state(slot, waker);
-        let removed = (state != State::Waiting).then(|| parked.slots.remove(None, slot, false));
-        drop(parked);
-        drop((old, removed));
-        match state {
-            State::Waiting => Poll::Pending,
-            State::Granted | State::Stopped => Poll::Ready(()),
+        let mut fresh = None;
+        loop {
+            let polled = lock(&self.parked).slots.poll(slot, cx.waker(), &mut fresh);
+            match polled {
+                Polled::Ended(_) => return Poll::Ready(()),
+                Polled::Waiting => return Poll::Pending,
+                Polled::Stale => fresh = Some(cx.waker().clone()),
+            }
         }
     }
 
