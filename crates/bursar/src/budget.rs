@@ -19,6 +19,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::fifo::{Arrival, Joined, List, Polled, Slot, Slots, State};
 use crate::refusal::Usage;
+use crate::stats::Counters;
 use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 
@@ -220,10 +221,17 @@ impl Budget {
     }
 
     /// Ready with `Granted` or `Stopped`, the record freed; while pending, the current waker is kept.
-    pub(crate) fn poll_wait(&self, slot: Slot, cx: &mut Context<'_>) -> Poll<State> {
+    pub(crate) fn poll_wait(
+        &self,
+        slot: Slot,
+        cx: &mut Context<'_>,
+        counters: &Counters,
+    ) -> Poll<State> {
         let mut fresh = None;
         loop {
-            let polled = lock(&self.queue).slots.poll(slot, cx.waker(), &mut fresh);
+            let polled = lock(&self.queue)
+                .slots
+                .poll(slot, cx.waker(), &mut fresh, counters);
             match polled {
                 Polled::Ended(removed) => return Poll::Ready(removed.state),
                 Polled::Waiting => return Poll::Pending,
@@ -233,11 +241,11 @@ impl Budget {
     }
 
     /// Leaves the queue. Units already granted pass on, and the next waiter is examined then and there.
-    pub(crate) fn leave(&self, slot: Slot, units: u32) -> Poke {
+    pub(crate) fn leave(&self, slot: Slot, units: u32, counters: &Counters) -> Poke {
         let mut wakes = WakeList::new();
         let mut queue = lock(&self.queue);
         let Queue { slots, list } = &mut *queue;
-        let removed = slots.remove(Some(list), slot, true);
+        let removed = slots.remove(Some(list), slot, true, counters);
         if removed.state == State::Granted {
             self.word.fetch_add(units_of(units), Ordering::Release);
         }
@@ -268,12 +276,12 @@ impl Budget {
     }
 
     /// Begins the drain here: no new holder, and every waiter that is not nested is withdrawn and woken.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&self, counters: &[Arc<Counters>]) {
         let mut wakes = WakeList::new();
         let mut queue = lock(&self.queue);
         self.word.fetch_or(STOP, Ordering::Relaxed);
         let Queue { slots, list } = &mut *queue;
-        slots.stop(list, &mut wakes);
+        slots.stop(list, counters, &mut wakes);
         self.grant(&mut queue, &mut wakes);
         drop(queue);
         drop(wakes);

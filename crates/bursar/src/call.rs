@@ -159,7 +159,12 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         match (self.stage, self.slot) {
             (Stage::Executing | Stage::Over, _) => return Poll::Ready(Ok(())),
             (Stage::AtKey, Some(slot)) => {
-                let state = ready!(self.plan.engine.keys.poll_wait(self.key, slot, cx));
+                let state = ready!(self.plan.engine.keys.poll_wait(
+                    self.key,
+                    slot,
+                    cx,
+                    &self.plan.counters
+                ));
                 if state == State::Stopped {
                     return Poll::Ready(Err(self.stopped()));
                 }
@@ -167,7 +172,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             }
             (Stage::AtBudget, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
-                let state = ready!(claim.budget.poll_wait(slot, cx));
+                let state = ready!(claim.budget.poll_wait(slot, cx, &self.plan.counters));
                 if state == State::Stopped {
                     return Poll::Ready(Err(self.stopped()));
                 }
@@ -327,21 +332,23 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         match (self.stage, self.slot.take()) {
             (Stage::AtKey, Some(slot)) => {
                 let hold = std::mem::take(&mut self.key);
-                engine.lifecycle.tell(engine.keys.leave(hold, slot));
+                let poke = engine.keys.leave(hold, slot, &self.plan.counters);
+                engine.lifecycle.tell(poke);
                 if !self.bare() {
                     self.plan.counters.finished();
                 }
             }
             (Stage::AtBudget, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
-                engine.lifecycle.tell(claim.budget.leave(slot, claim.units));
+                let poke = claim.budget.leave(slot, claim.units, &self.plan.counters);
+                engine.lifecycle.tell(poke);
                 if !self.bare() {
                     self.plan.counters.finished();
                 }
             }
             (stage, slot) => {
                 if let (Stage::Parked, Some(slot)) = (stage, slot) {
-                    engine.lifecycle.unpark(slot);
+                    engine.lifecycle.unpark(slot, &self.plan.counters);
                 }
                 // Not one that was never admitted, dropped before its first poll.
                 if self.counted != Counted::Nothing {

@@ -193,7 +193,13 @@ impl Engine {
             account.join(Arc::clone(&counters));
         }
         let key_space = registry.space(declared.key_space.as_deref());
+        let stopping = registry.at_stop.is_some();
         drop(registry);
+        if stopping {
+            // Who closes the gate may not have come to every queue yet, and does not know this operation: it must not
+            // meet calls of it there.
+            self.stop();
+        }
         Ok(Arc::new(Plan {
             engine: Arc::clone(self),
             counters,
@@ -406,12 +412,13 @@ impl Engine {
             });
             registry.at_stop = Some(counts.collect());
         }
+        let counters: Vec<_> = registry.counters().collect();
         drop(registry);
         // The lobby first: whoever sees another word stopped, under its lock, sees the lobby stopped.
-        self.lifecycle.stop();
-        self.keys.stop();
+        self.lifecycle.stop(&counters);
+        self.keys.stop(&counters);
         for budget in &self.budgets {
-            budget.stop();
+            budget.stop(&counters);
         }
         self.members.stop();
     }
@@ -442,6 +449,11 @@ impl Engine {
 }
 
 impl Registry {
+    /// By the operations' numbers.
+    fn counters(&self) -> impl Iterator<Item = Arc<Counters>> {
+        self.operations.iter().map(|of| Arc::clone(&of.counters))
+    }
+
     fn space(&mut self, name: Option<&str>) -> KeySpace {
         let Some(name) = name else {
             return KeySpace(0);

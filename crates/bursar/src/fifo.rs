@@ -45,8 +45,10 @@ pub(crate) enum State {
 /// What a call says of itself when it starts to wait.
 #[derive(Debug)]
 pub(crate) struct Arrival<'a> {
-    /// Counts the call; see [`Arrival::bare`].
-    pub(crate) counters: &'a Arc<Counters>,
+    /// Counts the call.
+    pub(crate) counters: &'a Counters,
+    /// Whose call it is, by its number in the runtime: who withdraws it finds its counters by that.
+    pub(crate) operation: u64,
     /// Units it waits for; 0 for a key.
     pub(crate) units: u32,
     /// Made from inside live work of the same runtime: shutdown does not withdraw it.
@@ -71,7 +73,7 @@ pub(crate) enum Joined {
 #[derive(Debug)]
 struct Waiter {
     waker: Option<Waker>,
-    counters: Arc<Counters>,
+    operation: u32,
     units: u32,
     before: u32,
     after: u32,
@@ -126,7 +128,7 @@ impl Slots {
         }
         let index = self.0.insert(Waiter {
             waker: Some(arrival.waker),
-            counters: Arc::clone(arrival.counters),
+            operation: arrival.operation as u32,
             units: arrival.units,
             before: list.tail,
             after: NONE,
@@ -157,16 +159,23 @@ impl Slots {
         }
     }
 
-    /// Withdraws every waiter that is not nested, counting finished those that hold nothing.
-    pub(crate) fn stop(&mut self, list: &mut List, wakes: &mut WakeList) {
+    /// Withdraws every waiter that is not nested, counting finished those that hold nothing. `counters` are those of all
+    /// operations, by number.
+    pub(crate) fn stop(
+        &mut self,
+        list: &mut List,
+        counters: &[Arc<Counters>],
+        wakes: &mut WakeList,
+    ) {
         let mut index = list.head;
         while index != NONE {
             let waiter = self.at(index);
             let after = waiter.after;
             if !waiter.nested {
                 if waiter.bare {
-                    waiter.counters.withdrawn();
-                    waiter.counters.finished();
+                    let counters = &counters[waiter.operation as usize];
+                    counters.withdrawn();
+                    counters.finished();
                 }
                 if let Some(waker) = self.unlink(list, index, State::Stopped) {
                     wakes.push(waker);
@@ -183,10 +192,11 @@ impl Slots {
         slot: Slot,
         current: &Waker,
         fresh: &mut Option<Waker>,
+        counters: &Counters,
     ) -> Polled {
         let waiter = self.at(slot.index());
         if waiter.state != State::Waiting {
-            return Polled::Ended(self.remove(None, slot, false));
+            return Polled::Ended(self.remove(None, slot, false, counters));
         }
         if fresh.is_some() {
             std::mem::swap(&mut waiter.waker, fresh);
@@ -201,17 +211,23 @@ impl Slots {
     }
 
     /// Frees the record of a call that has seen its end or goes away. A record that still waited is unlinked. A bare
-    /// one that was not withdrawn by shutdown is counted finished if the call is `leaving`.
-    pub(crate) fn remove(&mut self, list: Option<&mut List>, slot: Slot, leaving: bool) -> Removed {
+    /// one that was not withdrawn by shutdown is counted finished if the call is `leaving`, by its own `counters`.
+    pub(crate) fn remove(
+        &mut self,
+        list: Option<&mut List>,
+        slot: Slot,
+        leaving: bool,
+        counters: &Counters,
+    ) -> Removed {
         if let (State::Waiting, Some(list)) = (self.at(slot.index()).state, list) {
             self.detach(list, slot.index());
         }
         let mut waiter = self.0.remove(slot.index() as usize);
         match waiter.state {
             // One that holds something ends now, not when it was withdrawn.
-            State::Stopped if !waiter.bare => waiter.counters.withdrawn(),
+            State::Stopped if !waiter.bare => counters.withdrawn(),
             State::Stopped => {}
-            _ if leaving && waiter.bare => waiter.counters.finished(),
+            _ if leaving && waiter.bare => counters.finished(),
             _ => {}
         }
         if self.0.is_empty() && self.0.capacity() > KEEP {
@@ -220,7 +236,6 @@ impl Slots {
         Removed {
             state: waiter.state,
             waker: waiter.waker.take(),
-            _counters: waiter.counters,
         }
     }
 
@@ -273,5 +288,4 @@ pub(crate) struct Removed {
         reason = "kept for its drop, which must come after the lock"
     )]
     waker: Option<Waker>,
-    _counters: Arc<Counters>,
 }

@@ -10,6 +10,7 @@
 //! 2. An entry's id is unique in its runtime, and only the one call that holds the key uses it to release.
 //! 3. A key passes to the waiter that came first.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crossbeam_utils::CachePadded;
@@ -21,6 +22,7 @@ use std::hash::BuildHasher;
 use crate::fifo::{Arrival, List, Polled, Slot, Slots, State};
 use crate::key::Key;
 use crate::refusal::Usage;
+use crate::stats::Counters;
 use crate::sync::{Mutex, lock};
 use crate::wake::{Poke, WakeList, wake};
 
@@ -163,12 +165,18 @@ impl KeyTable {
     }
 
     /// Ready with `Granted` or `Stopped`, the record freed; while pending, the current waker is kept.
-    pub(crate) fn poll_wait(&self, hold: KeyHold, slot: Slot, cx: &mut Context<'_>) -> Poll<State> {
+    pub(crate) fn poll_wait(
+        &self,
+        hold: KeyHold,
+        slot: Slot,
+        cx: &mut Context<'_>,
+        counters: &Counters,
+    ) -> Poll<State> {
         let mut fresh = None;
         loop {
             let polled = lock(self.shard(hold))
                 .slots
-                .poll(slot, cx.waker(), &mut fresh);
+                .poll(slot, cx.waker(), &mut fresh, counters);
             match polled {
                 Polled::Ended(removed) => return Poll::Ready(removed.state),
                 Polled::Waiting => return Poll::Pending,
@@ -178,14 +186,14 @@ impl KeyTable {
     }
 
     /// Leaves a key's queue; a key already granted passes on.
-    pub(crate) fn leave(&self, hold: KeyHold, slot: Slot) -> Poke {
+    pub(crate) fn leave(&self, hold: KeyHold, slot: Slot, counters: &Counters) -> Poke {
         let mut next = None;
         let mut shard = lock(self.shard(hold));
         let Shard { entries, slots, .. } = &mut *shard;
         let queue = entries
             .find_mut(hold.hash, |held| held.id == hold.id)
             .map(|held| &mut held.queue);
-        let removed = slots.remove(queue, slot, true);
+        let removed = slots.remove(queue, slot, true, counters);
         let mut poke = Poke(false);
         if removed.state == State::Granted {
             (poke, next) = shard.pass_on(hold);
@@ -207,14 +215,14 @@ impl KeyTable {
     }
 
     /// Begins the drain here: no new key is taken, and every waiter that is not nested is withdrawn and woken.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&self, counters: &[Arc<Counters>]) {
         for shard in &self.shards {
             let mut wakes = WakeList::new();
             let mut shard = lock(shard);
             shard.stopping = true;
             let Shard { entries, slots, .. } = &mut *shard;
             for held in entries.iter_mut() {
-                slots.stop(&mut held.queue, &mut wakes);
+                slots.stop(&mut held.queue, counters, &mut wakes);
             }
             drop(shard);
             drop(wakes);

@@ -13,11 +13,13 @@
 //!    the two sees the other.
 //! 3. The lock is a leaf and wakers are woken after it.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
 use crate::fifo::{Arrival, List, Polled, Slot, Slots};
+use crate::stats::Counters;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 
@@ -87,13 +89,13 @@ impl Lifecycle {
     }
 
     /// Closes the lobby, where calls go on, and ends the pauses of calls that are not nested.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&self, counters: &[Arc<Counters>]) {
         self.lobby.fetch_or(STOP, Ordering::Relaxed);
         let mut wakes = WakeList::new();
         let mut parked = lock(&self.parked);
         parked.stopping = true;
         let Parked { slots, list, .. } = &mut *parked;
-        slots.stop(list, &mut wakes);
+        slots.stop(list, counters, &mut wakes);
         drop(parked);
         drop(wakes);
     }
@@ -114,10 +116,17 @@ impl Lifecycle {
     }
 
     /// Ready when shutdown has ended the pause, the record freed; while pending, the current waker is kept.
-    pub(crate) fn poll_parked(&self, slot: Slot, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_parked(
+        &self,
+        slot: Slot,
+        cx: &mut Context<'_>,
+        counters: &Counters,
+    ) -> Poll<()> {
         let mut fresh = None;
         loop {
-            let polled = lock(&self.parked).slots.poll(slot, cx.waker(), &mut fresh);
+            let polled = lock(&self.parked)
+                .slots
+                .poll(slot, cx.waker(), &mut fresh, counters);
             match polled {
                 Polled::Ended(_) => return Poll::Ready(()),
                 Polled::Waiting => return Poll::Pending,
@@ -127,10 +136,10 @@ impl Lifecycle {
     }
 
     /// The pause is over, or its caller went away.
-    pub(crate) fn unpark(&self, slot: Slot) {
+    pub(crate) fn unpark(&self, slot: Slot, counters: &Counters) {
         let mut parked = lock(&self.parked);
         let Parked { slots, list, .. } = &mut *parked;
-        let removed = slots.remove(Some(list), slot, false);
+        let removed = slots.remove(Some(list), slot, false, counters);
         drop(parked);
         drop(removed);
     }

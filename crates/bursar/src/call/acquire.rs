@@ -39,6 +39,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 }
                 waker.take().map(|waker| Arrival {
                     counters: &plan.counters,
+                    operation: plan.number,
                     units: 0,
                     nested,
                     bare,
@@ -85,6 +86,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         let claim = &self.plan.claims[self.taken as usize];
         let joined = claim.budget.join(Arrival {
             counters: &self.plan.counters,
+            operation: self.plan.number,
             units: claim.units,
             nested: self.late || chain::inside(self.plan.engine.id()),
             bare: self.bare(),

@@ -126,6 +126,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
         let parked = engine.lifecycle.park(Arrival {
             counters: &self.plan.counters,
+            operation: self.plan.number,
             units: 0,
             nested,
             bare: false,
@@ -147,7 +148,12 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// Ready when shutdown ends the pause: the call is over then.
     pub(crate) fn poll_parked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let (Stage::Parked, Some(slot)) = (self.stage, self.slot) {
-            ready!(self.plan.engine.lifecycle.poll_parked(slot, cx));
+            ready!(
+                self.plan
+                    .engine
+                    .lifecycle
+                    .poll_parked(slot, cx, &self.plan.counters)
+            );
             self.slot = None;
             self.end_early();
         }
@@ -157,7 +163,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// The pause is over: [`poll`](Self::poll) queues for the units again, at the tail.
     pub(crate) fn unpark(&mut self) {
         if let (Stage::Parked, Some(slot)) = (self.stage, self.slot.take()) {
-            self.plan.engine.lifecycle.unpark(slot);
+            self.plan.engine.lifecycle.unpark(slot, &self.plan.counters);
             self.stage = Stage::Acquiring;
         }
     }
