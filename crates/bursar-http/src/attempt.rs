@@ -1,5 +1,7 @@
 //! One attempt: the request, the redirects that follow, the head of the answer.
 
+use std::borrow::Cow;
+
 use bursar::{Attempt, Effect, Outcome};
 use http::{HeaderMap, HeaderValue, Method, Response, Uri, header, response::Parts};
 use hyper::body::Incoming;
@@ -36,11 +38,11 @@ pub(crate) struct Plan {
 }
 
 /// Where an attempt stands: at first at the plan's own address, then wherever redirects lead.
-struct Hop {
+struct Hop<'a> {
     method: Method,
     uri: Uri,
-    headers: HeaderMap,
-    body: RequestBody,
+    headers: Cow<'a, HeaderMap>,
+    body: Cow<'a, RequestBody>,
     /// What failures mean at least, after what was answered so far.
     floor: Option<Outcome>,
     left: u32,
@@ -60,8 +62,8 @@ impl Ways {
         let mut hop = Hop {
             method: plan.method.clone(),
             uri: plan.uri.clone(),
-            headers: plan.headers.clone(),
-            body: plan.body.clone(),
+            headers: Cow::Borrowed(&plan.headers),
+            body: Cow::Borrowed(&plan.body),
             floor: None,
             left: self.redirects.unwrap_or(0),
         };
@@ -92,7 +94,7 @@ impl Ways {
 
     async fn send(
         &self,
-        hop: &Hop,
+        hop: &Hop<'_>,
         deadline: &mut Deadline,
         attempt: Option<&Attempt>,
     ) -> Result<(Response<Incoming>, Flight), Error> {
@@ -114,7 +116,7 @@ impl Ways {
         response: Response<Incoming>,
         flight: Flight,
         deadline: Deadline,
-        hop: Hop,
+        hop: Hop<'_>,
         plan: &Plan,
     ) -> Result<(Parts, Payload), Error> {
         let origin = Origin {
@@ -128,7 +130,7 @@ impl Ways {
     }
 }
 
-impl Hop {
+impl Hop<'_> {
     /// Goes where `response` leads.
     fn follow(
         &mut self,
@@ -164,12 +166,12 @@ impl Hop {
                 if self.method != Method::HEAD {
                     self.method = Method::GET;
                 }
-                self.body = RequestBody::Empty;
-                redirect::strip_body(&mut self.headers);
+                self.body = Cow::Owned(RequestBody::Empty);
+                redirect::strip_body(self.headers.to_mut());
             }
         }
         if !redirect::same_origin(&self.uri, &target) {
-            redirect::strip_credentials(&mut self.headers);
+            redirect::strip_credentials(self.headers.to_mut());
         }
         self.uri = target;
         Ok(())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Uri, header};
 use url::Url;
@@ -47,48 +48,66 @@ impl Base {
 }
 
 /// The address of one request.
-pub(crate) fn address(base: Option<&Base>, path: &str, query: &str) -> Result<Uri, Error> {
-    let refuse = |what: &str| Error::usage(format!("request address {path:?}: {what}"));
+pub(crate) fn address(base: Option<&Base>, path: String, query: &str) -> Result<Uri, Error> {
     // A fragment is the caller's own business and is never sent.
-    let path = path.split('#').next().unwrap_or_default();
-    let joint = match (query.is_empty(), path.contains('?')) {
-        (true, _) => "",
-        (false, true) => "&",
-        (false, false) => "?",
-    };
+    let end = path.find('#').unwrap_or(path.len());
+    let plain = end == path.len() && query.is_empty();
     let Some(base) = base else {
-        return absolute(&format!("{path}{joint}{query}")).map_err(refuse);
+        let joint = joint(&path[..end], query);
+        return absolute(&format!("{}{joint}{query}", &path[..end]))
+            .map_err(|what| refused(&path, what));
     };
-    if path.contains("://") && Url::parse(path).is_ok() {
-        return Err(refuse("the client has a base URL and takes paths alone"));
+    if path.contains("://") && Url::parse(&path).is_ok() {
+        let what = "the client has a base URL and takes paths alone";
+        return Err(refused(&path, what));
     }
-    let slash = if path.starts_with(['/', '?']) || path.is_empty() {
-        ""
+    let path_and_query = if plain && base.prefix.is_empty() && path.starts_with('/') {
+        // As it stands, the usual case.
+        path_and_query(path.clone())
     } else {
-        "/"
+        path_and_query(joined(base, &path[..end], query))
     };
-    let mut whole = String::with_capacity(base.prefix.len() + path.len() + query.len() + 2);
-    for part in [&base.prefix, slash, path, joint, query] {
-        whole.push_str(part);
-    }
-    if !whole.starts_with('/') {
-        whole.insert(0, '/');
-    }
-    let plain = whole
-        .is_ascii()
-        .then(|| PathAndQuery::from_maybe_shared(whole));
-    let Some(Ok(path_and_query)) = plain else {
+    let Some(path_and_query) = path_and_query else {
         // What is not ASCII or has spaces is escaped as browsers do it.
-        return escaped(base, path, joint, query).ok_or_else(|| refuse("it is no URL"));
+        return escaped(base, &path[..end], query).ok_or_else(|| refused(&path, "it is no URL"));
     };
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(base.scheme.clone());
     parts.authority = Some(base.authority.clone());
     parts.path_and_query = Some(path_and_query);
-    Uri::from_parts(parts).map_err(|_| refuse("it is no URL"))
+    Uri::from_parts(parts).map_err(|_| refused(&path, "it is no URL"))
 }
 
-fn escaped(base: &Base, path: &str, joint: &str, query: &str) -> Option<Uri> {
+fn refused(path: &str, what: &str) -> Error {
+    Error::usage(format!("request address {path:?}: {what}"))
+}
+
+/// What stands between a path and the query that is added to it.
+fn joint(path: &str, query: &str) -> &'static str {
+    match (query.is_empty(), path.contains('?')) {
+        (true, _) => "",
+        (false, true) => "&",
+        (false, false) => "?",
+    }
+}
+
+fn joined(base: &Base, path: &str, query: &str) -> String {
+    let goes_on = !base.prefix.is_empty() && (path.is_empty() || path.starts_with('?'));
+    let slash = if path.starts_with('/') || goes_on {
+        ""
+    } else {
+        "/"
+    };
+    [&base.prefix, slash, path, joint(path, query), query].concat()
+}
+
+fn path_and_query(text: String) -> Option<PathAndQuery> {
+    let text = text.is_ascii().then(|| Bytes::from(text))?;
+    PathAndQuery::from_maybe_shared(text).ok()
+}
+
+fn escaped(base: &Base, path: &str, query: &str) -> Option<Uri> {
+    let joint = joint(path, query);
     let Base {
         scheme,
         authority,
@@ -210,17 +229,17 @@ mod tests {
             ("http://a.test", "/x#part", "q=1", "http://a.test/x?q=1"),
         ] {
             let base = Base::parse(base).unwrap();
-            let uri = address(Some(&base), path, query).unwrap();
+            let uri = address(Some(&base), path.into(), query).unwrap();
             assert_eq!(uri.to_string(), right, "{path}");
         }
         let base = Base::parse("http://a.test").unwrap();
-        let error = address(Some(&base), "http://b.test/x", "").unwrap_err();
+        let error = address(Some(&base), "http://b.test/x".into(), "").unwrap_err();
         assert!(error.to_string().contains("paths alone"), "{error}");
     }
 
     #[test]
     fn g1_without_a_base_an_address_is_whole() {
-        let whole = |text| address(None, text, "").map(|uri| uri.to_string());
+        let whole = |text: &'static str| address(None, text.into(), "").map(|uri| uri.to_string());
         assert_eq!(whole("http://a.test/x?q").unwrap(), "http://a.test/x?q");
         assert_eq!(
             whole("http://a.test/\u{e9}").unwrap(),

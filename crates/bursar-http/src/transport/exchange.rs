@@ -2,7 +2,9 @@
 //!
 //! hyper asks a body for its size on the connection's task, just before it buffers the head. Until then the request can
 //! be handed back untouched; from then on its bytes may leave. Both ends decide under one lock, so the caller that
-//! leaves and the connection that begins never disagree.
+//! leaves and the connection that begins never disagree: who finds the request withdrawn seals an HTTP/1 connection
+//! before a byte is written. Where HTTP/2 may be spoken hyper-util is asked which connection it chose
+//! (`capture_connection`), since a shared one cannot be sealed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,11 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
-use hyper_util::client::legacy::connect::CaptureConnection;
+use hyper_util::client::legacy::connect::{CaptureConnection, Connected};
 
-use super::wire::{Taken, Wire};
+use super::wire::{self, Taken, Wire};
 use crate::body::Source;
 use crate::error::BoxError;
 use crate::verdict::Sent;
@@ -27,11 +28,35 @@ pub(crate) struct Exchange {
 
 #[derive(Debug)]
 struct State {
-    /// Says which connection was chosen, once one was.
-    capture: Option<CaptureConnection>,
+    chosen: Chosen,
     stage: Stage,
     /// Who waits for the request to be taken.
     submitter: Option<Waker>,
+}
+
+/// Which connection the pool has chosen.
+#[derive(Debug)]
+pub(crate) enum Chosen {
+    /// Whichever, it speaks HTTP/1.
+    Http1,
+    /// Told once it is chosen.
+    Either(CaptureConnection),
+    /// Told once it is chosen; it speaks HTTP/2.
+    Http2(CaptureConnection),
+}
+
+impl Chosen {
+    /// Whether a request that no connection has looked at may lie before a shared one.
+    fn may_be_shared(&self) -> bool {
+        match self {
+            Self::Http1 => false,
+            Self::Either(capture) => capture
+                .connection_metadata()
+                .as_ref()
+                .is_some_and(Connected::is_negotiated_h2),
+            Self::Http2(capture) => capture.connection_metadata().is_some(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -47,10 +72,10 @@ enum Stage {
 }
 
 impl Exchange {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(chosen: Chosen) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
-                capture: None,
+                chosen,
                 stage: Stage::Untouched,
                 submitter: None,
             }),
@@ -61,27 +86,32 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before the request is handed to the pool.
-    pub(crate) fn watch(&self, capture: CaptureConnection) {
-        self.lock().capture = Some(capture);
-    }
-
     /// On the connection's task: it looks at the request and is about to write.
     fn touch(&self) {
         let mut state = self.lock();
-        if matches!(state.stage, Stage::Untouched) {
-            state.stage = match state.wire() {
-                Some(wire) => {
-                    let taken = wire.begin();
-                    Stage::Taken(wire, taken)
+        match state.stage {
+            Stage::Untouched => {}
+            // Sealed already if it was sealed before: this costs a lock.
+            Stage::Withdrawn => {
+                drop(state);
+                if let Some(wire) = wire::current() {
+                    wire.seal();
                 }
-                None => Stage::Lost,
-            };
-            let submitter = state.submitter.take();
-            drop(state);
-            if let Some(waker) = submitter {
-                waker.wake();
+                return;
             }
+            Stage::Taken(..) | Stage::Lost => return,
+        }
+        state.stage = match wire::current() {
+            Some(wire) => {
+                let taken = wire.begin();
+                Stage::Taken(wire, taken)
+            }
+            None => Stage::Lost,
+        };
+        let submitter = state.submitter.take();
+        drop(state);
+        if let Some(waker) = submitter {
+            waker.wake();
         }
     }
 
@@ -108,7 +138,7 @@ impl Exchange {
     }
 
     /// The caller leaves while the request waits for its answer: stops what can be stopped. The pool's future is still
-    /// there, so that nobody else can have got the connection.
+    /// there, so that nobody else can have got a connection that was taken.
     pub(crate) fn abandon(&self) -> Sent {
         let mut state = self.lock();
         if !matches!(state.stage, Stage::Untouched) {
@@ -116,14 +146,11 @@ impl Exchange {
             return self.failed();
         }
         state.stage = Stage::Withdrawn;
-        match state.wire() {
-            None => Sent::Nothing,
-            // It lies before the connection's task, which may still take it up.
-            Some(wire) if wire.is_shared() => Sent::Perhaps,
-            Some(wire) => {
-                wire.seal();
-                Sent::Nothing
-            }
+        if state.chosen.may_be_shared() {
+            // It may lie before the connection's task, which then takes it up all the same.
+            Sent::Perhaps
+        } else {
+            Sent::Nothing
         }
     }
 
@@ -145,15 +172,6 @@ impl Exchange {
             }
             Stage::Lost | Stage::Withdrawn => Poll::Pending,
         }
-    }
-}
-
-impl State {
-    fn wire(&self) -> Option<Arc<Wire>> {
-        let connected = self.capture.as_ref()?.connection_metadata();
-        let mut extras = Extensions::new();
-        connected.as_ref()?.get_extras(&mut extras);
-        extras.remove::<Arc<Wire>>()
     }
 }
 

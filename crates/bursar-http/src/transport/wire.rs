@@ -8,9 +8,15 @@
 //! 3. Only a connection that speaks HTTP/1 is sealed: another one is shared.
 //! 4. `flushed` follows `whole` and an empty write buffer, since hyper flushes only then.
 //!
+//! 5. A connection's task knows its wire: [`Tracking`] gives each task a place on its thread while it is polled, and the
+//!    one stream that such a task polls leaves its wire there. hyper flushes before it takes a first request, so the
+//!    place is filled by then; if it were not, the exchange would be in doubt and nothing worse.
+//!
 //! Lock order: an exchange's state (exchange.rs), then this one. Wakers are woken after it.
 
+use std::cell::RefCell;
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,8 +25,11 @@ use std::task::{Context, Poll, Waker};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
+use pin_project_lite::pin_project;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+
+use crate::ambient;
 
 /// One connection's account of what was written to it.
 #[derive(Debug)]
@@ -66,10 +75,6 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn is_shared(&self) -> bool {
-        self.shared
-    }
-
     /// An exchange begins here: what is written from now on may be its own.
     pub(crate) fn begin(&self) -> Taken {
         let mut state = self.lock();
@@ -90,7 +95,7 @@ impl Wire {
         }
     }
 
-    /// Stops the connection before an exchange is taken. The caller holds the connection, so no other one is under way.
+    /// Stops the connection before an exchange is taken that its caller has left. No other one is under way.
     pub(crate) fn seal(&self) {
         if !self.shared {
             wake(self.lock().seal());
@@ -172,6 +177,75 @@ fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
     }
 }
 
+thread_local! {
+    /// The place of the connection's task that is being polled, with its wire once that is known.
+    static CURRENT: RefCell<Option<Option<Arc<Wire>>>> = const { RefCell::new(None) };
+}
+
+/// The wire of the connection whose task is being polled.
+pub(crate) fn current() -> Option<Arc<Wire>> {
+    CURRENT.with_borrow(|place| place.clone().flatten())
+}
+
+fn make_current(wire: &Arc<Wire>) {
+    CURRENT.with_borrow_mut(|place| {
+        if let Some(empty @ None) = place {
+            *empty = Some(Arc::clone(wire));
+        }
+    });
+}
+
+/// Makes hyper's tasks, each with a place for its wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tracking;
+
+impl<F> hyper::rt::Executor<F> for Tracking
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, task: F) {
+        ambient::spawn(Tracked { wire: None, task });
+    }
+}
+
+pin_project! {
+    struct Tracked<F> {
+        wire: Option<Arc<Wire>>,
+        #[pin]
+        task: F,
+    }
+}
+
+/// Restores what stood in the place, on a panic too.
+struct Place<'a> {
+    wire: &'a mut Option<Arc<Wire>>,
+    outer: Option<Option<Arc<Wire>>>,
+}
+
+impl<'a> Place<'a> {
+    fn enter(wire: &'a mut Option<Arc<Wire>>) -> Self {
+        let outer = CURRENT.replace(Some(wire.take()));
+        Self { wire, outer }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.wire = CURRENT.replace(self.outer.take()).flatten();
+    }
+}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        let _place = Place::enter(this.wire);
+        this.task.poll(cx).map(drop)
+    }
+}
+
 /// A stream that keeps its [`Wire`]'s account.
 pub(crate) struct Watched {
     io: Io,
@@ -206,9 +280,7 @@ impl Watched {
 
 impl Connection for Watched {
     fn connected(&self) -> Connected {
-        let connected = Connected::new()
-            .proxy(self.proxied)
-            .extra(Arc::clone(&self.wire));
+        let connected = Connected::new().proxy(self.proxied);
         match (&self.io, self.wire.shared) {
             (Io::Tls(_), true) => connected.negotiated_h2(),
             _ => connected,
@@ -282,6 +354,7 @@ impl Write for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { io, wire, .. } = &mut *self;
+        make_current(wire);
         let mut state = wire.lock();
         state.check()?;
         let flushed = match io {
@@ -317,6 +390,7 @@ impl Read for Watched {
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let Self { io, wire, .. } = &mut *self;
+        make_current(wire);
         wire.lock().check()?;
         let read = match io {
             Io::Plain(io) => Pin::new(io).poll_read(cx, buf),
