@@ -23,7 +23,7 @@ use crate::contract::{Call, Contract, Stated};
 use crate::engine::Plan;
 use crate::error::{CallError, EndedBy};
 use crate::key::Key;
-use crate::outcome::Failure;
+use crate::outcome::{Failure, Outcome};
 use crate::record::{Record, gone, judge};
 use crate::refusal::{Refusal, Site};
 use crate::retry::Next;
@@ -84,6 +84,7 @@ where
         if matches!(shared.state, State::Answered) {
             // Nobody is there to take the answer. Units and key go back here, when the work has really ended.
             drop(shared);
+            work.holding.plan().counters.adrift(true);
             drop((work, answer));
             return;
         }
@@ -141,9 +142,16 @@ where
 }
 
 /// Severs the handler from its requester, tells it, and leaves the job to its thread, when the caller goes away.
-struct Caller<'j, F, T, E>(&'j Job<F, T, E>, Tie)
+struct Caller<'j, F, T, E>
 where
-    F: FnMut(&Attempt) -> Result<T, Failure<E>>;
+    F: FnMut(&Attempt) -> Result<T, Failure<E>>,
+{
+    job: &'j Job<F, T, E>,
+    tie: Tie,
+    plan: &'j Plan,
+    /// The call has been counted by its answer.
+    answered: bool,
+}
 
 impl<F, T, E> Drop for Caller<'_, F, T, E>
 where
@@ -151,10 +159,14 @@ where
 {
     fn drop(&mut self) {
         // Before anything else: the requester's own call ends right after this.
-        self.1.cut();
-        let left = self.0.settle();
+        self.tie.cut();
+        if !self.answered {
+            self.plan.counters.dropped();
+        }
+        let left = self.job.settle();
         if matches!(left, State::Running) {
-            self.0.attempt.cancel();
+            self.plan.counters.adrift(false);
+            self.job.attempt.cancel();
         }
     }
 }
@@ -248,7 +260,10 @@ where
                     End::Answered(work, answer)
                 }
                 State::Done(_, answer) => End::CutWith(by, answer),
-                State::Running => End::Cut(by),
+                State::Running => {
+                    plan.counters.adrift(false);
+                    End::Cut(by)
+                }
                 _ => End::NeverRan(Some(by)),
             }
         }
@@ -272,13 +287,13 @@ where
     let mut holding = Holding::new(&**plan);
     admit(&mut holding, &mut bounds, key).await?;
     let (above, tie) = Chain::tied();
-    let mut work = Work {
+    let work = Work {
         handler,
         holding: holding.promote(Arc::clone(plan)),
     };
     let mut attempt = Attempt::new(plan.engine.clock.clone(), plan.engine.epoch);
     attempt.idempotency_key = stated.idempotency_key;
-    let mut record = Record::new(stated.effect, attempt.idempotency_key.is_some());
+    let record = Record::new(stated.effect, attempt.idempotency_key.is_some());
     let job = Arc::new(Job {
         attempt,
         above,
@@ -287,7 +302,33 @@ where
             waker: None,
         }),
     });
-    let _caller = Caller(&job, tie);
+    let mut caller = Caller {
+        job: &job,
+        tie,
+        plan,
+        answered: false,
+    };
+    let answer = attempts(plan, &job, work, record, &mut bounds).await;
+    caller.answered = true;
+    // The answer, or the panic, is seen once nothing is held any more.
+    drop(caller);
+    answer.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// One attempt after another, up to the call's answer, or the panic that is to go on in its stead.
+async fn attempts<B, F, T, E>(
+    plan: &Plan,
+    job: &Arc<Job<F, T, E>>,
+    mut work: Work<F>,
+    mut record: Record,
+    bounds: &mut B,
+) -> std::thread::Result<Result<T, CallError<E>>>
+where
+    B: Bounds,
+    F: FnMut(&Attempt) -> Result<T, Failure<E>> + Send + 'static,
+    T: Send + 'static,
+    E: Send + 'static,
+{
     let mut last: Option<Failure<E>> = None;
     loop {
         let deadline = plan
@@ -296,12 +337,12 @@ where
         job.attempt
             .begin(record.attempts + 1, earlier(deadline, bounds.deadline()));
         job.lock().state = State::Queued(work);
-        spawn(&job);
-        let (by, answer) = match one_attempt(plan, &job, &mut bounds, deadline).await {
-            End::NeverRan(by) => return Err(never_ran(plan, &record, by, last)),
+        spawn(job);
+        let (by, answer) = match one_attempt(plan, job, bounds, deadline).await {
+            End::NeverRan(by) => return Ok(Err(never_ran(plan, &record, by, last))),
             End::Cut(by) => {
                 record.attempts += 1;
-                return Err(record.error(plan, Some(by), None, Failure::cut_off()));
+                return Ok(Err(record.error(plan, Some(by), None, Failure::cut_off())));
             }
             End::CutWith(by, answer) => (Some(by), answer),
             End::Answered(back, answer) => {
@@ -310,14 +351,15 @@ where
                     Ok(Err(failure)) => {
                         let (failure, cut) = judge(failure, plan, deadline, bounds.deadline());
                         if cut.is_some() {
-                            return Err(record.error(plan, cut, None, failure));
+                            return Ok(Err(record.error(plan, cut, None, failure)));
                         }
                         work = back;
                         let next = record.next(plan, &failure, job.attempt.is_last());
-                        if let Err(kept) = between(next, &mut work.holding, &mut bounds).await {
+                        if let Err(kept) = between(next, &mut work.holding, bounds).await {
+                            let error = record.error(plan, None, kept, failure);
                             // Units and key are back when the error is seen.
                             drop(work);
-                            return Err(record.error(plan, None, kept, failure));
+                            return Ok(Err(error));
                         }
                         last = Some(failure);
                         continue;
@@ -332,12 +374,15 @@ where
         };
         return match answer {
             // A success in hand stands: it is known to have happened.
-            Ok(Ok(value)) => Ok(value),
+            Ok(Ok(value)) => Ok(Ok(value)),
             Ok(Err(failure)) => {
                 record.attempts += 1;
-                Err(record.error(plan, by, None, failure))
+                Ok(Err(record.error(plan, by, None, failure)))
             }
-            Err(panic) => resume_unwind(panic),
+            Err(panic) => {
+                plan.counters.panicked();
+                Err(panic)
+            }
         };
     }
 }
@@ -398,6 +443,7 @@ fn never_ran<E>(
     if let Some(failure) = last {
         return record.error(plan, None, by, failure);
     }
+    plan.counters.failed(Outcome::Throttled);
     let refusal = Refusal {
         names: Arc::clone(&plan.names),
         site: Site::Thread,

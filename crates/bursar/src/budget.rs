@@ -17,9 +17,9 @@ use std::task::{Context, Poll};
 
 use crossbeam_utils::CachePadded;
 
-use crate::fifo::{Arrival, Joined, List, Polled, Slot, Slots, State};
+use crate::counters::Counters;
+use crate::fifo::{Arrival, Joined, LOOK, Line, List, Polled, Seen, Slot, Slots, State};
 use crate::refusal::Usage;
-use crate::stats::Counters;
 use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 
@@ -62,6 +62,24 @@ pub(crate) struct Budget {
 struct Queue {
     slots: Slots,
     list: List,
+}
+
+/// A budget as a snapshot sees it.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) capacity: u32,
+    pub(crate) in_use: u32,
+    /// Units held above the capacity.
+    pub(crate) owed: u32,
+    /// Units granted to calls that have not noticed it yet.
+    pub(crate) unnoticed: u32,
+    pub(crate) waiting: u32,
+    pub(crate) line: Line,
+}
+
+/// A number of units: none rather than fewer.
+fn at_least_none(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(0)
 }
 
 /// Why [`Budget::take`] took nothing.
@@ -295,6 +313,35 @@ impl Budget {
         self.word.load(Ordering::Acquire) == units_of(self.capacity()) | STOP
     }
 
+    /// What a snapshot sees: `each` is told of every record (of the first [`LOOK`] waiters at least) under the lock.
+    pub(crate) fn look(&self, mut each: impl FnMut(Seen)) -> Look {
+        let queue = lock(&self.queue);
+        // Under the lock word and capacity belong together.
+        let free = free(self.word.load(Ordering::Relaxed));
+        let capacity = self.capacity();
+        let mut line = Line::default();
+        let mut open = true;
+        for waiter in queue.slots.line(&queue.list).take(LOOK) {
+            open = open && line.push(waiter);
+            each(waiter);
+        }
+        let mut unnoticed = 0;
+        for seen in queue.slots.apart(queue.list.len()) {
+            if seen.state == State::Granted {
+                unnoticed += seen.units;
+            }
+            each(seen);
+        }
+        Look {
+            capacity,
+            in_use: at_least_none(i64::from(capacity) - free),
+            owed: at_least_none(-free),
+            unnoticed,
+            waiting: queue.list.len(),
+            line,
+        }
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         let word = self.word.load(Ordering::Relaxed);
         let waiting = if word & WAITERS == 0 {
@@ -303,10 +350,10 @@ impl Budget {
             lock(&self.queue).list.len()
         };
         let capacity = self.capacity();
-        let in_use = i64::from(capacity) - free(word);
+        let in_use = at_least_none(i64::from(capacity) - free(word));
         Usage {
             capacity,
-            in_use: u32::try_from(in_use).unwrap_or(0),
+            in_use,
             waiting,
         }
     }

@@ -28,6 +28,7 @@ use crate::key::Key;
 use crate::keys::{Asked, KeyHold};
 use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
+use crate::watch::{Doing, Watch};
 
 /// See the module.
 ///
@@ -47,6 +48,8 @@ pub(crate) struct Holding<P: Deref<Target = Plan>> {
     /// Admitted past the stop, as a part of live work.
     late: bool,
     stage: Stage,
+    /// Its entry among the watched calls.
+    watch: Watch,
     /// Until when the policy lets it wait, once it waits.
     wait_until: Option<Instant>,
     /// The running attempt's record in its chain, if somebody linked to it.
@@ -59,6 +62,8 @@ enum Counted {
     Nothing,
     Queued,
     Started,
+    /// Started, and held on its own: letting go of it is how it ends.
+    Promoted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,8 @@ enum Stage {
     Parked,
     /// Holds everything.
     Executing,
+    /// Holds everything, and is watched: it ends the long way.
+    Watched,
     /// Counted, and everything given back.
     Over,
 }
@@ -96,6 +103,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             lobby: false,
             late: false,
             stage: Stage::Acquiring,
+            watch: Watch::new(),
             wait_until: None,
             record: None,
         }
@@ -131,13 +139,14 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// [`poll`](Self::poll) goes on from here.
     #[inline(always)]
     pub(crate) fn take_now(&mut self, key: &Key) -> bool {
-        if self.counted != Counted::Nothing {
+        let plan = &*self.plan;
+        if self.counted != Counted::Nothing || plan.watched.is_on() {
             return false;
         }
-        let plan = &*self.plan;
         if !key.is_empty() {
             let keys = &plan.engine.keys;
-            let asked = keys.ask(plan.key_space, key, &mut self.key, false, |_| None);
+            let caller = plan.counters.number();
+            let asked = keys.ask(plan.key_space, key, caller, &mut self.key, false, |_| None);
             if asked != Asked::Held {
                 return false;
             }
@@ -157,7 +166,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// Ready once the call holds everything.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, key: &Key) -> Poll<Result<(), Denied>> {
         match (self.stage, self.slot) {
-            (Stage::Executing | Stage::Over, _) => return Poll::Ready(Ok(())),
+            (Stage::Executing | Stage::Watched | Stage::Over, _) => return Poll::Ready(Ok(())),
             (Stage::AtKey, Some(slot)) => {
                 let state = ready!(self.plan.engine.keys.poll_wait(
                     self.key,
@@ -191,6 +200,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
         }
         self.start();
+        if self.plan.watched.is_on() {
+            self.stage = Stage::Watched;
+            self.becomes(Doing::Executing);
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -205,9 +218,12 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         match self.counted {
             Counted::Nothing => self.plan.counters.direct(),
             Counted::Queued => self.plan.counters.late(),
-            Counted::Started => {}
+            // It had given its units back between two attempts.
+            Counted::Started | Counted::Promoted => self.plan.counters.paused(true),
         }
-        self.counted = Counted::Started;
+        if self.counted != Counted::Promoted {
+            self.counted = Counted::Started;
+        }
         self.stage = Stage::Executing;
         self.end_wait();
     }
@@ -248,6 +264,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.key = KeyHold::default();
             self.stage = Stage::Over;
             self.end_wait();
+            self.watch_end();
         } else {
             self.stage = Stage::Acquiring;
             let _admitted = self.give_up();
@@ -301,6 +318,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
         if self.counted == Counted::Nothing {
             self.plan.counters.queued();
+            self.plan.counters.unwaited();
             self.counted = Counted::Queued;
         }
         self.end_early();
@@ -326,6 +344,37 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.end();
     }
 
+    /// The call does something else from now on, should it be watched.
+    fn becomes(&mut self, doing: Doing) {
+        let plan = &*self.plan;
+        let clock = &plan.engine.clock;
+        self.watch
+            .becomes(&plan.watched, doing, self.key.id(), clock);
+    }
+
+    fn watch_end(&mut self) {
+        let plan = &*self.plan;
+        self.watch.ends(&plan.watched, &plan.engine.clock);
+    }
+
+    /// The call's future was dropped, or what was promoted is let go of.
+    #[inline(never)]
+    fn drop_early(&mut self) {
+        if self.counted == Counted::Started {
+            self.plan.counters.dropped();
+        }
+        self.end();
+    }
+
+    /// Counts the end of a call that gives back more than its place in a queue.
+    fn count_end(&self) {
+        match self.counted {
+            Counted::Started | Counted::Promoted => self.plan.counters.paused(true),
+            _ => self.plan.counters.never_ran(),
+        }
+        self.plan.counters.finished();
+    }
+
     #[cold]
     fn end_waiting(&mut self) {
         let engine = &self.plan.engine;
@@ -343,7 +392,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 let poke = claim.budget.leave(slot, claim.units, &self.plan.counters);
                 engine.lifecycle.tell(poke);
                 if !self.bare() {
-                    self.plan.counters.finished();
+                    self.count_end();
                 }
             }
             (stage, slot) => {
@@ -351,12 +400,15 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                     engine.lifecycle.unpark(slot, &self.plan.counters);
                 }
                 // Not one that was never admitted, dropped before its first poll.
-                if self.counted != Counted::Nothing {
-                    self.plan.counters.finished();
+                match self.counted {
+                    Counted::Nothing => {}
+                    _ if stage == Stage::Watched => self.plan.counters.finished(),
+                    _ => self.count_end(),
                 }
             }
         }
         self.end_wait();
+        self.watch_end();
     }
 
     /// Budgets in reverse, the key last.
@@ -399,11 +451,15 @@ impl<'p> Holding<&'p Plan> {
             key: std::mem::take(&mut self.key),
             slot: self.slot.take(),
             taken: self.taken,
-            counted: self.counted,
+            counted: match self.counted {
+                Counted::Started => Counted::Promoted,
+                counted => counted,
+            },
             waiting: std::mem::take(&mut self.waiting),
             lobby: self.lobby,
             late: self.late,
             stage: self.stage,
+            watch: std::mem::replace(&mut self.watch, Watch::new()),
             wait_until: self.wait_until.take(),
             record: None,
         };
@@ -418,7 +474,7 @@ impl<P: Deref<Target = Plan>> Drop for Holding<P> {
     fn drop(&mut self) {
         if self.stage != Stage::Over {
             self.end_attempt();
-            self.end_early();
+            self.drop_early();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod checks;
 mod holders;
+mod look;
 mod members;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use crate::backoff::Jitter;
 use crate::budget::Budget;
 use crate::chain::Frame;
 use crate::clock::ClockHandle;
+use crate::counters::Counters;
 use crate::invalid::ContractError;
 use crate::keys::{KeySpace, KeyTable};
 use crate::lifecycle::Lifecycle;
@@ -20,9 +22,10 @@ use crate::refusal::Names;
 use crate::report::{DrainReport, Drained};
 use crate::retry::RetryPlan;
 use crate::retry_budget::{Account, RetryBudget};
-use crate::stats::{BudgetStats, Counters, Stats};
+use crate::stats::{BudgetStats, Stats};
 use crate::sync::{AtomicU64, Mutex, lock};
 use crate::wake::Poke;
+use crate::watch::{Calls, Watched};
 pub use members::DrainMember;
 use members::Members;
 
@@ -42,6 +45,7 @@ pub(crate) struct Engine {
     pub(crate) jitter: Jitter,
     /// How long a wait may last whose chain holds something.
     pub(crate) nested_wait: Duration,
+    watch: Calls,
     retries: Option<Arc<Account>>,
     retry_groups: Vec<(String, Arc<Account>)>,
     /// Hosts whose work a drain includes.
@@ -56,13 +60,14 @@ struct Registry {
     /// When shutdown began, each operation's calls finished and withdrawn.
     at_stop: Option<Vec<(u64, u64)>>,
     /// Key spaces by name; a space's number is its place, and 0 is the common one.
-    spaces: Vec<String>,
+    spaces: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
 struct Registered {
     name: Arc<str>,
     counters: Arc<Counters>,
+    watched: Watched,
     /// Budgets, by their place, and units.
     claims: Vec<(usize, u32)>,
 }
@@ -79,6 +84,7 @@ pub(crate) struct Claim {
 pub(crate) struct Plan {
     pub(crate) engine: Arc<Engine>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) watched: Watched,
     /// In byte order of the budgets' names.
     pub(crate) claims: Box<[Claim]>,
     pub(crate) names: Arc<Names>,
@@ -136,6 +142,7 @@ impl Engine {
             clock,
             jitter: Jitter::new(seed),
             nested_wait: NESTED_WAIT,
+            watch: Calls::new(false),
             retries: None,
             retry_groups: Vec::new(),
             members: Members::default(),
@@ -168,7 +175,6 @@ impl Engine {
             });
         }
         let retries = self.account(operation, declared.retry_group.as_deref())?;
-        let counters = Arc::new(Counters::new());
         let name: Arc<str> = operation.into();
         // One lock for checking claims and for resizing, so that no claim outgrows its budget between the two.
         let mut registry = lock(&self.registry);
@@ -178,12 +184,15 @@ impl Engine {
             .map(|claim| (Arc::clone(claim.budget.name()), claim.units))
             .collect();
         let number = registry.operations.len() as u32;
+        let counters = Arc::new(Counters::new(number));
+        let watched = self.watch.operation(number);
         if registry.at_stop.is_some() {
             counters.close();
         }
         registry.operations.push(Registered {
             name: Arc::clone(&name),
             counters: Arc::clone(&counters),
+            watched: watched.clone(),
             claims: claims
                 .iter()
                 .map(|claim| (self.place(claim.budget.name()), claim.units))
@@ -204,6 +213,7 @@ impl Engine {
             engine: Arc::clone(self),
             counters,
             number: Frame::number(number, claims.is_empty()),
+            watched,
             claims,
             names: Arc::new(Names {
                 operation: name,
@@ -221,6 +231,12 @@ impl Engine {
             retry: declared.retry,
             retries,
         }))
+    }
+
+    /// Watches every call. For an engine that has no operation yet.
+    #[cfg(feature = "exact")]
+    pub(crate) fn watch(&mut self) {
+        self.watch = Calls::new(true);
     }
 
     /// Declares what retries may spend.
@@ -423,6 +439,12 @@ impl Engine {
         self.members.stop();
     }
 
+    /// The operations, and the key spaces that have names.
+    fn registered(&self) -> (Vec<Registered>, Vec<Arc<str>>) {
+        let registry = lock(&self.registry);
+        (registry.operations.clone(), registry.spaces.clone())
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let operations = lock(&self.registry).operations.clone();
         Stats {
@@ -461,9 +483,9 @@ impl Registry {
         let place = self
             .spaces
             .iter()
-            .position(|space| space == name)
+            .position(|space| **space == *name)
             .unwrap_or_else(|| {
-                self.spaces.push(name.to_owned());
+                self.spaces.push(name.into());
                 self.spaces.len() - 1
             });
         KeySpace(place as u32 + 1)

@@ -266,6 +266,7 @@ impl<Fut> Drop for Unwinding<'_, '_, '_, Fut> {
     #[cold]
     fn drop(&mut self) {
         *self.0.stage = Stage::Over;
+        self.0.holding.plan().counters.panicked();
         self.0.running.set(None);
         self.0.holding.end_attempt();
         self.0.holding.end();
@@ -358,8 +359,8 @@ fn before_attempt<B: Bounds, E>(
             let plan = holding.plan_ref();
             if let Some(by) = gone(plan, bounds, cx) {
                 *stage = Stage::Over;
-                holding.end();
                 let error = record.error(plan, cut, Some(by), failure);
+                holding.end();
                 return Poll::Ready(Err(error));
             }
             plan.counters.retried();
@@ -413,8 +414,9 @@ fn failed<E>(
             Err(by) => Some(by),
         },
     };
+    let error = record.error(plan, cut, kept, failure);
     holding.end();
-    Ok(record.error(plan, cut, kept, failure))
+    Ok(error)
 }
 
 /// A suspended attempt: arms the timer, and at a deadline tells the handler and polls it once more.

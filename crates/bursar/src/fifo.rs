@@ -15,7 +15,7 @@ use std::task::Waker;
 
 use slab::Slab;
 
-use crate::stats::Counters;
+use crate::counters::Counters;
 use crate::wake::WakeList;
 
 /// Names a waiter's record for the call that owns it.
@@ -53,7 +53,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) units: u32,
     /// Made from inside live work of the same runtime: shutdown does not withdraw it.
     pub(crate) nested: bool,
-    /// Holds nothing while it waits, so whoever ends its wait without granting counts it finished, under the lock: a
+    /// Holds nothing while it waits, and never did, so whoever ends its wait without granting counts it finished, under the lock: a
     /// withdrawn future that nobody polls then blocks no drain.
     pub(crate) bare: bool,
     /// Already counted as admitted, having waited elsewhere before.
@@ -80,6 +80,74 @@ struct Waiter {
     state: State,
     nested: bool,
     bare: bool,
+}
+
+impl Waiter {
+    fn seen(&self) -> Seen {
+        Seen {
+            operation: self.operation,
+            units: self.units,
+            state: self.state,
+        }
+    }
+}
+
+/// What a snapshot sees of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The operation's number.
+    pub(crate) operation: u32,
+    pub(crate) units: u32,
+    pub(crate) state: State,
+}
+
+/// How many records of one queue a snapshot looks at, which holds the queue's lock meanwhile.
+pub(crate) const LOOK: usize = 1 << 16;
+
+/// Who comes first in a queue: runs of calls of one operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line(pub(crate) Vec<Run>);
+
+/// So many calls in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) operation: u32,
+    pub(crate) units: u32,
+    pub(crate) calls: u32,
+}
+
+impl Line {
+    /// Runs kept.
+    const MOST: usize = 16;
+
+    /// Takes in the next waiter; false once it is full.
+    pub(crate) fn push(&mut self, seen: Seen) -> bool {
+        let Seen {
+            operation, units, ..
+        } = seen;
+        let full = self.0.len() == Self::MOST;
+        match self.0.last_mut() {
+            Some(run) if run.operation == operation && run.units == units => run.calls += 1,
+            _ if full => return false,
+            _ => self.0.push(Run {
+                operation,
+                units,
+                calls: 1,
+            }),
+        }
+        true
+    }
+
+    /// The beginning of a queue.
+    pub(crate) fn of(waiters: impl Iterator<Item = Seen>) -> Self {
+        let mut line = Self::default();
+        for waiter in waiters.take(LOOK) {
+            if !line.push(waiter) {
+                break;
+            }
+        }
+        line
+    }
 }
 
 const NONE: u32 = u32::MAX;
@@ -145,6 +213,11 @@ impl Slots {
         Slot::new(index)
     }
 
+    /// The number of the head's operation.
+    pub(crate) fn head_operation(&self, list: &List) -> Option<u32> {
+        self.0.get(list.head as usize).map(|head| head.operation)
+    }
+
     /// Units the head waits for.
     pub(crate) fn head_units(&self, list: &List) -> Option<u32> {
         self.0.get(list.head as usize).map(|head| head.units)
@@ -175,6 +248,7 @@ impl Slots {
                 if waiter.bare {
                     let counters = &counters[waiter.operation as usize];
                     counters.withdrawn();
+                    counters.never_ran();
                     counters.finished();
                 }
                 if let Some(waker) = self.unlink(list, index, State::Stopped) {
@@ -227,7 +301,10 @@ impl Slots {
             // One that holds something ends now, not when it was withdrawn.
             State::Stopped if !waiter.bare => counters.withdrawn(),
             State::Stopped => {}
-            _ if leaving && waiter.bare => counters.finished(),
+            _ if leaving && waiter.bare => {
+                counters.never_ran();
+                counters.finished();
+            }
             _ => {}
         }
         if self.0.is_empty() && self.0.capacity() > KEEP {
@@ -237,6 +314,30 @@ impl Slots {
             state: waiter.state,
             waker: waiter.waker.take(),
         }
+    }
+
+    /// The waiters of a list, in order.
+    pub(crate) fn line(&self, list: &List) -> impl Iterator<Item = Seen> {
+        std::iter::successors(self.0.get(list.head as usize), |waiter| {
+            self.0.get(waiter.after as usize)
+        })
+        .map(Waiter::seen)
+    }
+
+    /// The records in no list, `linked` being in one: their calls have yet to notice what became of them. A slab is
+    /// searched only where there are any, and no further than [`LOOK`] slots.
+    pub(crate) fn apart(&self, linked: u32) -> impl Iterator<Item = Seen> {
+        let apart = self.0.len() - linked as usize;
+        let end = if apart == 0 {
+            0
+        } else {
+            self.0.capacity().min(LOOK)
+        };
+        (0..end)
+            .filter_map(|index| self.0.get(index))
+            .filter(|waiter| waiter.state != State::Waiting)
+            .take(apart)
+            .map(Waiter::seen)
     }
 
     /// A record that waits has a waker.

@@ -19,10 +19,10 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
 
-use crate::fifo::{Arrival, List, Polled, Slot, Slots, State};
+use crate::counters::Counters;
+use crate::fifo::{Arrival, Line, List, Polled, Slot, Slots, State};
 use crate::key::Key;
 use crate::refusal::Usage;
-use crate::stats::Counters;
 use crate::sync::{Mutex, lock};
 use crate::wake::{Poke, WakeList, wake};
 
@@ -60,6 +60,8 @@ struct Held {
     hash: u64,
     id: u64,
     queue: List,
+    /// The number of the operation that holds it.
+    holder: u32,
 }
 
 /// A key held, or waited for: enough to find its entry again without the key's bytes. An id of 0 is no key.
@@ -92,6 +94,18 @@ pub(crate) enum Asked {
     Stopping,
 }
 
+/// One key held, as a snapshot sees it.
+#[derive(Debug)]
+pub(crate) struct HeldKey {
+    pub(crate) id: u64,
+    pub(crate) space: KeySpace,
+    pub(crate) key: Key,
+    /// The number of the operation that holds it.
+    pub(crate) holder: u32,
+    pub(crate) waiting: u32,
+    pub(crate) line: Line,
+}
+
 impl KeyTable {
     pub(crate) fn new() -> Self {
         Self {
@@ -111,12 +125,14 @@ impl KeyTable {
 
     /// Takes the key if nobody holds it. `arrival` is asked for only when the call would wait; without one the call
     /// is refused instead; it is told the id of the entry it would wait for. What it holds or waits for is put into
-    /// `hold`. It runs no user code. `past_stop` lets nested work through a drain.
+    /// `hold`. It runs no user code. `past_stop` lets nested work through a drain. `caller` is the
+    /// operation's number.
     #[inline]
     pub(crate) fn ask<'a>(
         &self,
         space: KeySpace,
         key: &Key,
+        caller: u32,
         hold: &mut KeyHold,
         past_stop: bool,
         arrival: impl FnOnce(u64) -> Option<Arrival<'a>>,
@@ -144,6 +160,7 @@ impl KeyTable {
                     hash,
                     id,
                     queue: List::new(),
+                    holder: caller,
                 });
                 hold.hash = hash;
                 hold.id = id;
@@ -253,6 +270,31 @@ impl KeyTable {
             .map_or(Usage::default(), Held::usage)
     }
 
+    /// Each key held, with those of its waiters that come first; and how many keys have passed to callers that have not
+    /// noticed it yet.
+    pub(crate) fn look(&self) -> (Vec<HeldKey>, u32) {
+        let mut seen = Vec::new();
+        let mut unnoticed = 0;
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let mut linked = 0;
+            for held in &shard.entries {
+                linked += held.queue.len();
+                seen.push(HeldKey {
+                    id: held.id,
+                    space: held.space,
+                    key: held.key.clone(),
+                    holder: held.holder,
+                    waiting: held.queue.len(),
+                    line: Line::of(shard.slots.line(&held.queue)),
+                });
+            }
+            let apart = shard.slots.apart(linked);
+            unnoticed += apart.filter(|of| of.state == State::Granted).count() as u32;
+        }
+        (seen, unnoticed)
+    }
+
     fn shard(&self, hold: KeyHold) -> &Mutex<Shard> {
         &self.shards[index_of(hold.hash)]
     }
@@ -273,9 +315,10 @@ impl Shard {
         else {
             return (Poke(false), None);
         };
-        let next = self.slots.grant_head(&mut held.get_mut().queue);
-        if next.is_some() {
-            return (Poke(false), next);
+        let to = held.get_mut();
+        if let Some(next) = self.slots.head_operation(&to.queue) {
+            to.holder = next;
+            return (Poke(false), self.slots.grant_head(&mut to.queue));
         }
         held.remove();
         if self.entries.is_empty() && self.entries.capacity() > KEEP {

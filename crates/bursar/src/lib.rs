@@ -59,6 +59,7 @@ mod call;
 mod chain;
 mod clock;
 mod contract;
+mod counters;
 mod drain;
 mod engine;
 mod error;
@@ -78,12 +79,15 @@ mod retry;
 mod retry_budget;
 mod runtime;
 pub mod seam;
+mod snapshot;
 mod stats;
 mod sync;
 #[cfg(feature = "test-util")]
 pub mod testkit;
 mod threads;
 mod wake;
+#[cfg_attr(not(feature = "exact"), path = "watch/off.rs")]
+mod watch;
 
 #[cfg(all(test, bursar_loom))]
 mod loom_tests;
@@ -107,4 +111,8 @@ pub use report::{DrainReport, Drained, ShutdownError};
 pub use retry::{Certain, Doubtful, Retry, Unchecked};
 pub use retry_budget::RetryBudget;
 pub use runtime::{Runtime, RuntimeBuilder};
-pub use stats::{BudgetStats, OperationStats, Stats};
+pub use snapshot::{
+    BudgetSnapshot, CallSnapshot, Doing, HolderSnapshot, KeySnapshot, OperationSnapshot, Phase,
+    Quantiles, QueuedSnapshot, Snapshot, Times,
+};
+pub use stats::{BudgetStats, OperationStats, Outcomes, Stats};

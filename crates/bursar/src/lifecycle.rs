@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
+use crate::counters::Counters;
 use crate::fifo::{Arrival, List, Polled, Slot, Slots};
-use crate::stats::Counters;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 

@@ -57,7 +57,7 @@ impl Record {
     }
 
     /// The call's error: `cut` is what cut the last attempt off, `kept` what kept the next from starting. Uncertainty of
-    /// any attempt sticks to the call.
+    /// any attempt sticks to the call. Counted here, and hence before the call is counted finished.
     pub(crate) fn error<E>(
         &self,
         plan: &Plan,
@@ -66,14 +66,16 @@ impl Record {
         failure: Failure<E>,
     ) -> CallError<E> {
         let uncertain = cut.is_some() || self.uncertain || failure.outcome() == Outcome::Uncertain;
+        let outcome = if uncertain {
+            Outcome::Uncertain
+        } else {
+            failure.outcome()
+        };
+        plan.counters.failed(outcome);
         let attempted = Attempted {
             names: Arc::clone(&plan.names),
             attempts: self.attempts,
-            outcome: if uncertain {
-                Outcome::Uncertain
-            } else {
-                failure.outcome()
-            },
+            outcome,
             ended_by: kept.or(cut),
             failure,
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 /// What became of one operation's calls since shutdown began.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Drained {
     /// The operation's name.
@@ -33,6 +34,7 @@ impl Drained {
 
 /// What became of every operation's calls since shutdown began. Displayed, it is a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DrainReport {
     /// Each operation, in the order of construction.

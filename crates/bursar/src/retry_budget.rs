@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::stats::Counters;
+use crate::counters::Counters;
 use crate::sync::{Mutex, lock};
 
 /// Caps retries: at most `burst` and a share of the calls started since.
@@ -108,7 +108,7 @@ mod tests {
 
     fn account(burst: u32, percent: u32) -> (Account, Arc<Counters>) {
         let account = Account::new(RetryBudget::new(burst).percent(percent));
-        let counters = Arc::new(Counters::new());
+        let counters = Arc::new(Counters::new(0));
         account.join(Arc::clone(&counters));
         (account, counters)
     }

@@ -15,6 +15,7 @@ use crate::policy::Policy;
 use crate::report::{DrainReport, ShutdownError};
 use crate::retry_budget::RetryBudget;
 use crate::seam::{DrainMember, Membership};
+use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 
 /// Owns named budgets, admits calls to them, and drains. Cheap to clone; every clone is the same runtime.
@@ -48,6 +49,8 @@ pub struct RuntimeBuilder {
     retry_budget: Option<RetryBudget>,
     retry_groups: Vec<(String, RetryBudget)>,
     nested_wait: Option<Duration>,
+    #[cfg(feature = "exact")]
+    exact: bool,
 }
 
 impl RuntimeBuilder {
@@ -92,6 +95,36 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Watches every call: snapshots tell each call with its age, how long the oldest holders of each budget have held
+    /// and the longest waiters waited, and how long calls waited and ran, in quantiles.
+    ///
+    /// Then a call reads the clock when it comes, when it starts to execute after a wait, and when it ends, and enters a
+    /// registry. The default is not to: without it neither is touched.
+    ///
+    /// ```
+    /// use bursar::{Doing, Policy, Runtime};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().resource("db", 1).exact().build()?;
+    /// let load = runtime.contract("load", Policy::pure().claim("db", 1))?;
+    ///
+    /// let permit = load.admit().await?;
+    /// let calls = runtime.snapshot().calls.unwrap_or_default();
+    /// assert_eq!(calls[0].doing, Doing::Executing);
+    /// drop(permit);
+    ///
+    /// let times = runtime.snapshot().operations[0].times.expect("an exact runtime");
+    /// assert_eq!(times.running.count, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "exact")]
+    pub fn exact(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
     /// Builds the runtime.
     ///
     /// # Errors
@@ -109,6 +142,10 @@ impl RuntimeBuilder {
         engine.cap_retries(self.retry_budget, self.retry_groups)?;
         if let Some(longest) = self.nested_wait {
             engine.bound_nested_waits(longest)?;
+        }
+        #[cfg(feature = "exact")]
+        if self.exact {
+            engine.watch();
         }
         Ok(Runtime {
             engine: Arc::new(engine),
@@ -196,6 +233,37 @@ impl Runtime {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// Looks at everything: who holds, who waits, and for what.
+    ///
+    /// Nothing is recorded for it while calls run: it is derived from counters and queues when asked for, and may be asked
+    /// for anywhere, from inside a handler, a waker or a drop too. It walks over queues and held keys, and holds each queue's lock
+    /// for that long; of one queue it looks at 65,536 calls at most.
+    ///
+    /// Keys are shown as they are: where they say who a customer is, so does the snapshot.
+    ///
+    /// ```
+    /// use bursar::{Policy, Runtime};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().resource("renderer", 8).build()?;
+    /// let render = runtime.contract("render", Policy::pure().claim("renderer", 2))?;
+    ///
+    /// let permit = render.admit().await?;
+    /// let snapshot = runtime.snapshot();
+    /// let renderer = &snapshot.budgets[0];
+    /// assert_eq!((renderer.in_use, renderer.capacity), (2, 8));
+    /// assert_eq!(&*renderer.holders[0].operation, "render");
+    /// println!("{snapshot}");
+    /// # drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
     }
 
     /// Closes the runtime and waits until everything admitted has ended.

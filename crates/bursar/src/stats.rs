@@ -1,190 +1,11 @@
-//! Counters, and the snapshot that users read.
-//!
-//! A call counts into its thread's own cache line: two increments when it is admitted, run and finished without
-//! waiting. What the snapshot shows is derived:
-//!
-//! | shown | is |
-//! |---|---|
-//! | admitted | direct + queued + overloads |
-//! | started | direct + late |
-//! | finished | finished + overloads |
-//! | rejected | refused + overloads |
-//!
-//! `direct` counts a call that was admitted and held everything at once; `queued` one that was admitted and had to
-//! wait or was withdrawn; `late` one that was queued and holds everything now; `refused` one that met the gate closed.
-//!
-//! A call that is turned away for want of capacity holds nothing by which a drain could see it. So all that it counts is
-//! one step on a word of the operation, `overloads`, which carries the gate's bit as well: such a call is counted before
-//! the gate closes, or it meets the gate closed.
-//!
-//! A thread with a number (`threads.rs`) has a shard to itself; the others share one.
-//!
-//! A call counts `direct` or `queued` before `late` and `finished`. Increments are Release and the snapshot reads
-//! with Acquire in the order finished, late, direct, queued: whoever sees the later count sees the earlier one, so
-//! finished <= admitted and started <= admitted in every snapshot.
+//! What users read of a runtime's counters (`counters.rs` keeps them).
 
 use std::fmt;
 use std::sync::Arc;
 
-use crossbeam_utils::CachePadded;
-
-use crate::sync::{AtomicU64, Ordering};
-use crate::threads;
-
-/// The counters of one operation.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    /// Each written by one thread alone, so that counting is a plain load and store.
-    own: Box<[CachePadded<Shard>]>,
-    /// For threads without a number.
-    shared: CachePadded<Shard>,
-    /// Calls turned away for want of capacity, above the gate's bit.
-    overloads: CachePadded<AtomicU64>,
-}
-
-const CLOSED: u64 = 0b01;
-const OVERLOAD: u64 = 0b10;
-
-#[derive(Debug)]
-struct Shard {
-    direct: AtomicU64,
-    queued: AtomicU64,
-    late: AtomicU64,
-    finished: AtomicU64,
-    refused: AtomicU64,
-    retried: AtomicU64,
-    denied: AtomicU64,
-    withdrawn: AtomicU64,
-}
-
-impl Shard {
-    fn new() -> CachePadded<Self> {
-        CachePadded::new(Self {
-            direct: AtomicU64::new(0),
-            queued: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            finished: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            retried: AtomicU64::new(0),
-            denied: AtomicU64::new(0),
-            withdrawn: AtomicU64::new(0),
-        })
-    }
-}
-
-macro_rules! count {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[inline]
-        pub(crate) fn $name(&self) {
-            match self.own.get(threads::number()) {
-                Some(own) => {
-                    let count = own.$name.load(Ordering::Relaxed);
-                    own.$name.store(count + 1, Ordering::Release);
-                }
-                None => {
-                    self.shared.$name.fetch_add(1, Ordering::Release);
-                }
-            }
-        }
-    )*};
-}
-
-impl Counters {
-    pub(crate) fn new() -> Self {
-        Self {
-            own: (0..threads::numbers()).map(|_| Shard::new()).collect(),
-            shared: Shard::new(),
-            overloads: CachePadded::new(AtomicU64::new(0)),
-        }
-    }
-
-    /// Counts a call that is turned away for want of capacity as admitted, rejected and finished. False, and nothing is
-    /// counted, if the gate is closed; `past_gate` is for calls that it does not concern.
-    #[inline]
-    pub(crate) fn overload(&self, past_gate: bool) -> bool {
-        let mut word = self.overloads.load(Ordering::Relaxed);
-        loop {
-            if word & CLOSED != 0 && !past_gate {
-                return false;
-            }
-            match self.overloads.compare_exchange_weak(
-                word,
-                word + OVERLOAD,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(seen) => word = seen,
-            }
-        }
-    }
-
-    /// Shutdown has begun.
-    pub(crate) fn close(&self) {
-        // Acquire and Release: whoever sees the gate closed sees what was counted before.
-        self.overloads.fetch_or(CLOSED, Ordering::AcqRel);
-    }
-
-    count! {
-        /// Admitted, and holds everything at once.
-        direct
-        /// Admitted, and has to wait or is withdrawn.
-        queued
-        /// Queued before, holds everything now.
-        late
-        /// Ended, in any way.
-        finished
-        /// Met the gate closed.
-        refused
-        /// Begins another attempt.
-        retried
-        /// Would have begun another, and the retry budget was spent.
-        denied
-        /// Ended by shutdown while it waited.
-        withdrawn
-    }
-
-    fn sum(&self, of: fn(&Shard) -> &AtomicU64) -> u64 {
-        self.own
-            .iter()
-            .chain([&self.shared])
-            .map(|shard| of(shard).load(Ordering::Acquire))
-            .sum()
-    }
-
-    /// Calls started.
-    pub(crate) fn started(&self) -> u64 {
-        self.sum(|shard| &shard.late) + self.sum(|shard| &shard.direct)
-    }
-
-    /// Calls that shutdown ended while they waited.
-    pub(crate) fn withdrawals(&self) -> u64 {
-        self.sum(|shard| &shard.withdrawn)
-    }
-
-    /// See the module for the order.
-    pub(crate) fn read(&self, name: Arc<str>) -> OperationStats {
-        let sum = |of| self.sum(of);
-        let finished = sum(|shard| &shard.finished);
-        let late = sum(|shard| &shard.late);
-        let direct = sum(|shard| &shard.direct);
-        let queued = sum(|shard| &shard.queued);
-        let overloads = self.overloads.load(Ordering::Acquire) / OVERLOAD;
-        OperationStats {
-            name,
-            admitted: direct + queued + overloads,
-            rejected: sum(|shard| &shard.refused) + overloads,
-            started: direct + late,
-            finished: finished + overloads,
-            retried: sum(|shard| &shard.retried),
-            denied: sum(|shard| &shard.denied),
-        }
-    }
-}
-
 /// What one operation has done since its runtime was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct OperationStats {
     /// The operation's name.
@@ -202,10 +23,74 @@ pub struct OperationStats {
     pub retried: u64,
     /// Attempts not made because the [retry budget](crate::RetryBudget) was spent.
     pub denied: u64,
+    /// Calls that had to wait for a key or for units.
+    pub waited: u64,
+    /// What became of the calls that ended.
+    pub outcomes: Outcomes,
+}
+
+/// Calls by what became of them.
+///
+/// At rest they add up to the calls [finished](OperationStats::finished) and those whose blocking handlers run on after
+/// their callers were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Outcomes {
+    /// Answered with a value. A permit counts once it is dropped.
+    pub success: u64,
+    /// Answered with an error that is [`Outcome::Transient`](crate::Outcome::Transient).
+    pub transient: u64,
+    /// Answered with an error that is [`Outcome::Permanent`](crate::Outcome::Permanent).
+    pub permanent: u64,
+    /// Answered with an error that is [`Outcome::Throttled`](crate::Outcome::Throttled), said by the handler.
+    pub throttled: u64,
+    /// Answered with an error that is [`Outcome::Uncertain`](crate::Outcome::Uncertain).
+    pub uncertain: u64,
+    /// Admitted, and ended before they held everything: turned away, out of time, withdrawn, or left by their callers.
+    pub never_ran: u64,
+    /// Held everything, and their futures were dropped before there was an answer.
+    pub dropped: u64,
+    /// Their handlers panicked.
+    pub panicked: u64,
+}
+
+impl Outcomes {
+    /// All of them together.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.columns().into_iter().map(|(_, count)| count).sum()
+    }
+
+    /// Each with its name in tables.
+    pub(crate) fn columns(&self) -> [(&'static str, u64); 8] {
+        [
+            ("success", self.success),
+            ("transient", self.transient),
+            ("permanent", self.permanent),
+            ("throttled", self.throttled),
+            ("uncertain", self.uncertain),
+            ("never ran", self.never_ran),
+            ("dropped", self.dropped),
+            ("panicked", self.panicked),
+        ]
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.success += other.success;
+        self.transient += other.transient;
+        self.permanent += other.permanent;
+        self.throttled += other.throttled;
+        self.uncertain += other.uncertain;
+        self.never_ran += other.never_ran;
+        self.dropped += other.dropped;
+        self.panicked += other.panicked;
+    }
 }
 
 /// What one budget looks like now.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BudgetStats {
     /// The budget's name.
@@ -223,6 +108,7 @@ pub struct BudgetStats {
 /// In every reading `started <= admitted` and `finished <= admitted`, for each operation and in all; after a drain
 /// `admitted == finished`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Each operation, in the order of construction.
@@ -245,6 +131,8 @@ impl Stats {
             finished: 0,
             retried: 0,
             denied: 0,
+            waited: 0,
+            outcomes: Outcomes::default(),
         };
         for operation in &self.operations {
             total.admitted += operation.admitted;
@@ -253,6 +141,8 @@ impl Stats {
             total.finished += operation.finished;
             total.retried += operation.retried;
             total.denied += operation.denied;
+            total.waited += operation.waited;
+            total.outcomes.add(&operation.outcomes);
         }
         total
     }
@@ -270,18 +160,25 @@ impl fmt::Display for Stats {
             .max()
             .unwrap_or(0)
             .max("operation".len());
-        writeln!(
+        let columns = |of: &OperationStats| {
+            [
+                ("admitted", of.admitted),
+                ("rejected", of.rejected),
+                ("waited", of.waited),
+                ("started", of.started),
+                ("finished", of.finished),
+                ("retried", of.retried),
+                ("denied", of.denied),
+            ]
+        };
+        table(
             f,
-            "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
-            "operation", "admitted", "rejected", "started", "finished", "retried", "denied"
+            width,
+            operations.clone().map(|of| (&of.name, columns(of))),
         )?;
-        for of in operations {
-            writeln!(
-                f,
-                "{:width$}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}",
-                of.name, of.admitted, of.rejected, of.started, of.finished, of.retried, of.denied
-            )?;
-        }
+        writeln!(f)?;
+        let outcomes = operations.map(|of| (&of.name, of.outcomes.columns()));
+        table(f, width, outcomes)?;
         writeln!(f)?;
         writeln!(
             f,
@@ -297,4 +194,27 @@ impl fmt::Display for Stats {
         }
         write!(f, "{:width$}  {:>10}", "keys held", self.keys)
     }
+}
+
+/// One row an operation, under the names of the columns.
+fn table<'o, const COLUMNS: usize>(
+    f: &mut fmt::Formatter<'_>,
+    width: usize,
+    rows: impl Iterator<Item = (&'o Arc<str>, [(&'static str, u64); COLUMNS])> + Clone,
+) -> fmt::Result {
+    write!(f, "{:width$}", "operation")?;
+    if let Some((_, columns)) = rows.clone().next() {
+        for (column, _) in columns {
+            write!(f, "  {column:>10}")?;
+        }
+    }
+    writeln!(f)?;
+    for (name, columns) in rows {
+        write!(f, "{name:width$}")?;
+        for (_, count) in columns {
+            write!(f, "  {count:>10}")?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
 }

@@ -339,6 +339,10 @@ fn e1_stats_print_as_a_table() {
             assert_eq!(cell, number.to_string(), "{column} of {name}\n{table}");
         }
     }
+    let outcomes = sections.next().unwrap();
+    for column in ["success", "transient", "never ran", "panicked"] {
+        assert_eq!(cell(&outcomes, "all", column), "0", "{column}\n{table}");
+    }
     let budgets = sections.next().unwrap();
     for (name, numbers) in [
         ("a budget of a long name", [10, 0, 0]),

@@ -69,7 +69,8 @@ pub const LAYERS: &[Layer] = &[
     Layer { peers: Peers::Strangers, modules: &["budget", "keys", "lifecycle"] },
     // Pure words and small machines.
     Layer { peers: Peers::Acyclic,   modules: &["chain", "fifo", "policy", "retry", "outcome", "attempt", "backoff", "bounds", "threads",
-                                                "error", "invalid", "refusal", "report", "retry_budget", "stats", "clock", "key", "wake"] },
+                                                "error", "invalid", "refusal", "report", "retry_budget", "stats", "counters", "snapshot", "watch",
+                                                "clock", "key", "wake"] },
     // std or loom.
     Layer { peers: Peers::Acyclic,   modules: &["sync"] },
 ];

@@ -47,9 +47,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                     waker,
                 })
             };
+            let caller = plan.counters.number();
             let asked = engine
                 .keys
-                .ask(plan.key_space, key, &mut self.key, late, arrival);
+                .ask(plan.key_space, key, caller, &mut self.key, late, arrival);
             return match asked {
                 Asked::Held => Poll::Ready(Ok(())),
                 Asked::Queued(slot) => {

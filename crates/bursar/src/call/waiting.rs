@@ -13,6 +13,7 @@ use crate::engine::Plan;
 use crate::fifo::{Arrival, Slot};
 use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
+use crate::watch::Doing;
 
 impl<P: Deref<Target = Plan>> Holding<P> {
     pub(crate) fn refusal(&self, site: Site) -> Refusal {
@@ -82,6 +83,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
         self.stage = stage;
         self.slot = Some(slot);
+        self.becomes(match stage {
+            Stage::AtKey => Doing::AtKey,
+            _ => Doing::AtBudget(self.taken),
+        });
         if self.wait_until.is_none() {
             let engine = &self.plan.engine;
             let nested = chain::holds_something().then_some(engine.nested_wait);
@@ -139,8 +144,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             }
             return false;
         };
+        self.plan.counters.paused(false);
         self.give_units();
         self.stage = Stage::Parked;
+        self.becomes(Doing::Pausing);
         self.slot = Some(slot);
         true
     }

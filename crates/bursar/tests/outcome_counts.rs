@@ -1,0 +1,322 @@
+//! E1, E2: what became of calls is counted, each in one place, and the places add up.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bursar::{Backoff, Contract, Failure, Outcomes, Policy, Pure, Retry, Runtime};
+use common::room::Room;
+use common::{Error, Gate, Script, Stepped, assert_idle, counts, ms, receive, runtime};
+use tokio_test::task::spawn;
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
+
+async fn seven() -> Result<u32, Failure<Error>> {
+    Ok(7)
+}
+
+/// Success, transient, permanent, throttled, uncertain, never ran, dropped, panicked.
+fn eight(of: &Outcomes) -> [u64; 8] {
+    [
+        of.success,
+        of.transient,
+        of.permanent,
+        of.throttled,
+        of.uncertain,
+        of.never_ran,
+        of.dropped,
+        of.panicked,
+    ]
+}
+
+/// What became of the calls of "load", which claims the one unit of "db".
+#[track_caller]
+fn ended(policy: fn(Policy<Pure>) -> Policy<Pure>, end: fn(&Runtime, &Contract)) -> [u64; 8] {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let load = policy(Policy::pure().claim("db", 1));
+    let load = runtime.contract("load", load).unwrap();
+    end(&runtime, &load);
+    assert_idle(&runtime);
+    let of = counts(&runtime, "load");
+    assert_eq!(of.outcomes.all(), of.finished, "{of:?}");
+    assert_eq!(runtime.stats().total().outcomes, of.outcomes);
+    eight(&of.outcomes)
+}
+
+fn fails(with: fn() -> Failure<Error>) -> impl Fn(&Contract) {
+    move |load| {
+        let fails = || async move { Err::<(), _>(with()) };
+        assert_ready_err!(spawn(load.run(fails)).poll());
+    }
+}
+
+#[test]
+fn e2_what_became_of_a_call_is_counted_once() {
+    let plain = |policy| policy;
+    let success = [1, 0, 0, 0, 0, 0, 0, 0];
+    let never_ran = [0, 0, 0, 0, 0, 1, 0, 0];
+    let dropped = [0, 0, 0, 0, 0, 0, 1, 0];
+    assert_eq!(
+        ended(plain, |_, load| {
+            assert_ready_ok!(spawn(load.run(seven)).poll());
+        }),
+        success
+    );
+    assert_eq!(
+        ended(plain, |_, load| {
+            drop(assert_ready_ok!(spawn(load.admit()).poll()));
+        }),
+        success,
+        "a permit that is dropped"
+    );
+    assert_eq!(
+        ended(plain, |_, load| {
+            drop(assert_ready_ok!(spawn(load.run_held(seven)).poll()));
+        }),
+        success,
+        "a permit that came with a value"
+    );
+    assert_eq!(
+        ended(plain, |_, load| fails(|| Failure::transient("bad"))(load)),
+        [0, 1, 0, 0, 0, 0, 0, 0]
+    );
+    assert_eq!(
+        ended(plain, |_, load| fails(|| Failure::permanent("bad"))(load)),
+        [0, 0, 1, 0, 0, 0, 0, 0]
+    );
+    assert_eq!(
+        ended(plain, |_, load| fails(|| Failure::throttled("bad"))(load)),
+        [0, 0, 0, 1, 0, 0, 0, 0]
+    );
+    assert_eq!(
+        ended(plain, |_, load| fails(|| Failure::uncertain("bad"))(load)),
+        [0, 0, 0, 0, 1, 0, 0, 0]
+    );
+    assert_eq!(
+        ended(Policy::reject, |_, load| {
+            let held = assert_ready_ok!(spawn(load.admit()).poll());
+            let mut refused = spawn(load.run(seven));
+            assert_pending!(refused.poll(), "one turn of the executor");
+            assert_ready_err!(refused.poll());
+            drop(held);
+        }),
+        [1, 0, 0, 0, 0, 1, 0, 0],
+        "turned away"
+    );
+    assert_eq!(
+        ended(plain, |_, load| {
+            let mut call = load.with().within(ms(0));
+            assert_ready_err!(spawn(call.run(|_| seven())).poll());
+        }),
+        never_ran,
+        "out of time"
+    );
+    assert_eq!(
+        ended(plain, |_, load| {
+            let held = assert_ready_ok!(spawn(load.admit()).poll());
+            let mut keyed = load.with().key("k");
+            let mut keyed = spawn(keyed.admit());
+            assert_pending!(keyed.poll());
+            let mut behind = load.with().key("k");
+            let mut behind = spawn(behind.admit());
+            assert_pending!(behind.poll());
+            let mut plain = spawn(load.run(seven));
+            assert_pending!(plain.poll());
+            drop((behind, keyed, plain));
+            drop(held);
+        }),
+        [1, 0, 0, 0, 0, 3, 0, 0],
+        "left, waiting for a unit with a key and without, and for a key"
+    );
+    assert_eq!(
+        ended(plain, |runtime, load| {
+            let held = assert_ready_ok!(spawn(load.admit()).poll());
+            let mut waits = spawn(load.run(seven));
+            assert_pending!(waits.poll());
+            let mut drain = spawn(runtime.shutdown());
+            assert_pending!(drain.poll());
+            assert_ready_err!(waits.poll());
+            drop(held);
+            assert_ready_ok!(drain.poll());
+        }),
+        [1, 0, 0, 0, 0, 1, 0, 0],
+        "withdrawn by shutdown"
+    );
+    assert_eq!(
+        ended(plain, |_, load| {
+            let room = Room::new();
+            assert_pending!(spawn(load.run(|| room.stay())).poll());
+        }),
+        dropped
+    );
+    assert_eq!(
+        ended(plain, |_, load| {
+            let mut run = spawn(load.run(|| async {
+                assert!(std::hint::black_box(false), "this handler panics");
+                seven().await
+            }));
+            assert!(catch_unwind(AssertUnwindSafe(|| run.poll())).is_err());
+        }),
+        [0, 0, 0, 0, 0, 0, 0, 1]
+    );
+}
+
+#[test]
+fn e2_refused_at_the_gate_a_call_has_no_outcome() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let policy = Policy::pure().claim("db", 1);
+    let load = runtime.contract("load", policy).unwrap();
+    assert_ready_ok!(spawn(runtime.shutdown()).poll());
+    assert_ready_err!(spawn(load.run(seven)).poll());
+    let of = counts(&runtime, "load");
+    assert_eq!((of.rejected, of.outcomes), (1, Outcomes::default()));
+}
+
+#[test]
+fn e2_a_call_has_the_outcome_of_all_its_attempts() {
+    let (runtime, clock) = runtime(&[("db", 1)]);
+    let backoff = Backoff::exponential(ms(10)).cap(ms(10));
+    let retry = Retry::up_to(3).on_transient().on_uncertain();
+    let policy = Policy::idempotent().claim("db", 1);
+    let policy = policy.retry(retry.backoff(backoff));
+    let load = runtime.contract("load", policy).unwrap();
+    let script = Script::new();
+    for answers in [
+        // Uncertain once, uncertain it stays.
+        vec![
+            Err(Failure::uncertain("?")),
+            Err(Failure::transient("!")),
+            Err(Failure::transient("!")),
+        ],
+        vec![Err(Failure::uncertain("?")), Ok(7)],
+    ] {
+        let mut call = spawn(load.run(|| script.answer()));
+        let last = answers.len() - 1;
+        for (at, answer) in answers.into_iter().enumerate() {
+            script.say(answer);
+            assert_eq!(call.poll().is_ready(), at == last);
+            clock.advance(ms(10));
+        }
+    }
+    // Dropped while it pauses, and while it waits for its unit again.
+    for waits in [false, true] {
+        let mut call = spawn(load.run(|| script.answer()));
+        script.say(Err(Failure::transient("!")));
+        assert_pending!(call.poll());
+        let held = assert_ready_ok!(spawn(load.admit()).poll());
+        if waits {
+            clock.advance(ms(10));
+            assert_pending!(call.poll());
+        }
+        drop(call);
+        drop(held);
+    }
+    let of = counts(&runtime, "load");
+    assert_eq!(eight(&of.outcomes), [3, 0, 0, 0, 1, 0, 2, 0]);
+    assert_eq!(of.outcomes.all(), of.finished);
+    assert_idle(&runtime);
+}
+
+#[test]
+fn e2_calls_that_waited_are_counted_once() {
+    let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
+    let policy = Policy::pure().claim("a", 1).claim("b", 1);
+    let load = runtime.contract("load", policy).unwrap();
+    let mut key = load.with().key("k");
+    let held = assert_ready_ok!(spawn(key.admit()).poll());
+    let a = runtime.contract("a", Policy::pure().claim("a", 1)).unwrap();
+    let b = runtime.contract("b", Policy::pure().claim("b", 1)).unwrap();
+    let mut call = load.with().key("k");
+    let mut waits = spawn(call.run(|_| seven()));
+    assert_pending!(waits.poll(), "for the key");
+    let (mut next_a, mut next_b) = (spawn(a.admit()), spawn(b.admit()));
+    assert_pending!(next_a.poll());
+    assert_pending!(next_b.poll());
+    drop(held);
+    let (next_a, next_b) = (
+        assert_ready_ok!(next_a.poll()),
+        assert_ready_ok!(next_b.poll()),
+    );
+    assert_pending!(waits.poll(), "for a");
+    drop(next_a);
+    assert_pending!(waits.poll(), "for b");
+    drop(next_b);
+    assert_ready_ok!(waits.poll());
+    let of = counts(&runtime, "load");
+    assert_eq!((of.waited, of.admitted), (1, 2));
+    assert_eq!(counts(&runtime, "a").waited, 1);
+}
+
+#[test]
+fn e2_a_handler_that_blocks_is_counted_by_its_answer_and_seen_running_on() {
+    let pool = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    let _inside = pool.enter();
+    let (runtime, clock) = runtime(&[("db", 4)]);
+    let policy = Policy::pure().claim("db", 1).timeout(ms(10));
+    let load = runtime.contract("load", policy).unwrap();
+    let (begins, begun) = std::sync::mpsc::channel();
+    let (go, gone) = std::sync::mpsc::channel();
+    let mut call = Stepped::new(load.run_blocking(move |_| {
+        begins.send(()).expect("the test listens");
+        receive(&gone);
+        Ok::<_, Failure<Error>>(7)
+    }));
+    assert_pending!(call.poll());
+    receive(&begun);
+    clock.advance(ms(10));
+    assert_ready_err!(call.poll());
+    let adrift = runtime.snapshot().operations[0].clone();
+    assert_eq!((adrift.executing, adrift.adrift), (1, 1));
+    let of = &adrift.stats;
+    assert_eq!(eight(&of.outcomes), [0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(of.finished, 0);
+    let text = runtime.snapshot().to_string();
+    assert!(
+        text.contains("1 call runs on after its caller was answered: load blocks"),
+        "\n{text}"
+    );
+
+    // Nobody has a thread for these: one is left by its caller, one runs out of time, and neither ran.
+    let mut left = Stepped::new(load.run_blocking(|_| Ok::<_, Failure<Error>>(7)));
+    assert_pending!(left.poll());
+    drop(left);
+    let mut bounded = load.with().within(ms(5));
+    let mut late = Stepped::new(bounded.run_blocking(|_| Ok::<_, Failure<Error>>(7)));
+    assert_pending!(late.poll());
+    clock.advance(ms(5));
+    assert!(assert_ready_err!(late.poll()).never_ran());
+    drop(late);
+
+    go.send(()).expect("the handler waits");
+    let ended = Gate::new();
+    let mut after = Stepped::new(load.run_blocking({
+        let ended = ended.clone();
+        move |_| {
+            ended.open();
+            Ok::<_, Failure<Error>>(7)
+        }
+    }));
+    assert_pending!(after.poll());
+    // One thread: whoever comes to it comes after the others.
+    after.wait();
+    assert_ready_ok!(after.poll());
+    let of = counts(&runtime, "load");
+    assert_eq!(eight(&of.outcomes), [1, 0, 0, 1, 1, 0, 1, 0]);
+    assert_eq!(
+        (of.finished, runtime.snapshot().operations[0].adrift),
+        (4, 0)
+    );
+    assert_idle(&runtime);
+
+    let mut panics = Stepped::new(load.run_blocking(|_| -> Result<(), Failure<Error>> {
+        panic!("this handler panics");
+    }));
+    assert_pending!(panics.poll());
+    panics.wait();
+    assert!(catch_unwind(AssertUnwindSafe(|| panics.poll())).is_err());
+    let of = counts(&runtime, "load");
+    assert_eq!(eight(&of.outcomes), [1, 0, 0, 1, 1, 0, 1, 1]);
+    assert_eq!(of.outcomes.all(), of.finished);
+}
