@@ -112,9 +112,11 @@ impl<B: 'static> ContractLayer<Request<B>, Answers, HttpServer> {
             ..Self::of(contract, Asks::NONE, Answers, deliver).deadline(Deadline::of)
         }
     }
+}
 
+impl<B, J> ContractLayer<Request<B>, J, HttpServer> {
     /// Holds units and key until the response's body has ended or is dropped. A client that reads slowly holds them as
-    /// long as it reads.
+    /// long as it reads. A connection that is upgraded has no body, and is not waited for.
     pub fn hold_body(mut self) -> Self {
         self.deliver.hold = true;
         self
@@ -139,7 +141,8 @@ impl<B: 'static> ContractLayer<Request<B>, HttpAnswers, HttpClient> {
     /// call repeatable, and answers mean what [`HttpAnswers`] says. Its policy is best
     /// [`Policy::effect_per_call`](bursar::Policy::effect_per_call).
     ///
-    /// A response that failed and is not tried again is returned as it is, with the [`Verdict`](crate::Verdict) among
+    /// The [`Deadline`] that a request carries bounds its call: hand on the one of the request being served by inserting it
+    /// into the extensions. A response that failed and is not tried again is returned as it is, with the [`Verdict`](crate::Verdict) among
     /// its extensions. Units and key are held until the response's body has ended or is dropped.
     ///
     /// ```
@@ -167,6 +170,7 @@ impl<B: 'static> ContractLayer<Request<B>, HttpAnswers, HttpClient> {
     /// ```
     pub fn http_client(contract: &Contract) -> Self {
         Self::of(contract, Asks::NONE, HttpAnswers, HttpClient { hold: true })
+            .deadline(Deadline::of)
             .effect(|request| effect_of(request.method()))
             .idempotency_key(|request| idempotency_key(request.headers()))
     }

@@ -14,7 +14,7 @@
 //! let app: Router = Router::new()
 //!     .route("/pages/{brand}", get(|| async { "a page" }))
 //!     // One contract for all these routes and all connections; what finds no room is answered 503 with a Retry-After.
-//!     .layer(ContractLayer::http_server(&render))
+//!     .route_layer(ContractLayer::http_server(&render))
 //!     .layer(DeadlineLayer::within(Duration::from_secs(2)));
 //! # let _ = app;
 //! # Ok(())
