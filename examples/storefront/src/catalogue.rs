@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 use rusqlite::{Transaction, params};
 
 use crate::input::{Product, Shop};
-use crate::store::{Store, StoreError, transaction};
+use crate::store::sqlite::{Sqlite, transaction};
+use crate::store::{Store, StoreError};
+
+pub mod postgres;
 
 /// How many products one transaction inserts.
 const CHUNK: usize = 6;
@@ -19,8 +22,8 @@ const CHUNK: usize = 6;
 /// # Errors
 ///
 /// If the database refuses a step; those before it are kept, and a further replacement clears them away.
-pub fn replace(store: &Store, shop: &Shop, brand: usize, edition: u32) -> Result<(), StoreError> {
-    let _replacing = store.replacing.enter();
+pub fn replace(store: &Sqlite, shop: &Shop, brand: usize, edition: u32) -> Result<(), StoreError> {
+    let _replacing = store.gauges.replacing.enter();
     let name = shop.brands[brand].as_str();
     let products: Vec<&Product> = shop.products.iter().filter(|p| p.brand == brand).collect();
     store.write(|connection| {
@@ -31,13 +34,15 @@ pub fn replace(store: &Store, shop: &Shop, brand: usize, edition: u32) -> Result
             .execute(params![edition, name, step])
         };
         transaction(connection, |tx| log(tx, "begin"))?;
+        // From here on a step that fails leaves those before it.
         transaction(connection, |tx| {
             tx.prepare_cached("DELETE FROM products WHERE brand = ?")?
                 .execute([name])?;
             tx.prepare_cached("DELETE FROM terms WHERE brand = ?")?
                 .execute([name])?;
             log(tx, "clear")
-        })?;
+        })
+        .map_err(StoreError::after_others)?;
         for chunk in products.chunks(CHUNK) {
             // The text is taken apart before the write lock is taken, so that it is held for short.
             let rows: Vec<_> = chunk
@@ -49,9 +54,10 @@ pub fn replace(store: &Store, shop: &Shop, brand: usize, edition: u32) -> Result
                     insert(tx, name, product, terms, edition)?;
                 }
                 log(tx, "insert")
-            })?;
+            })
+            .map_err(StoreError::after_others)?;
         }
-        transaction(connection, |tx| log(tx, "end"))?;
+        transaction(connection, |tx| log(tx, "end")).map_err(StoreError::after_others)?;
         Ok(())
     })
 }
@@ -118,21 +124,21 @@ pub struct Overlaps {
 /// # Errors
 ///
 /// If the database cannot answer.
-pub fn overlaps(store: &Store) -> Result<Overlaps, StoreError> {
+pub async fn overlaps(store: &Store) -> Result<Overlaps, StoreError> {
     const SPANS: &str = "WITH span AS (
         SELECT edition, brand, MIN(seq) AS first, MAX(seq) AS last FROM replacement_log GROUP BY edition, brand
     )";
     let [same_brand, different_brands] = store.ask(&format!(
-        "{SPANS} SELECT SUM(a.brand = b.brand), SUM(a.brand <> b.brand)
+        "{SPANS} SELECT COUNT(*) FILTER (WHERE a.brand = b.brand), COUNT(*) FILTER (WHERE a.brand <> b.brand)
          FROM span a JOIN span b ON a.edition < b.edition AND a.first < b.last AND b.first < a.last"
-    ))?;
+    )).await?;
     // Where the most are under way, one of them has just begun.
     let [replacements, at_once] = store.ask(&format!(
         "{SPANS} SELECT COUNT(*), MAX((SELECT COUNT(*) FROM span b WHERE b.first <= a.first AND a.first <= b.last)) FROM span a"
-    ))?;
+    )).await?;
     let [mixed] = store.ask(
-        "SELECT COUNT(*) FROM (SELECT brand FROM products GROUP BY brand HAVING COUNT(DISTINCT edition) > 1)",
-    )?;
+        "SELECT COUNT(*) FROM (SELECT brand FROM products GROUP BY brand HAVING COUNT(DISTINCT edition) > 1) AS mixed",
+    ).await?;
     Ok(Overlaps {
         replacements,
         same_brand,
@@ -142,11 +148,32 @@ pub fn overlaps(store: &Store) -> Result<Overlaps, StoreError> {
     })
 }
 
+/// Brands whose products, by their number, are not those of the feed.
+///
+/// # Errors
+///
+/// If the database cannot answer.
+pub async fn torn(store: &Store, shop: &Shop) -> Result<usize, StoreError> {
+    let found = store
+        .list("SELECT brand, COUNT(*) FROM products GROUP BY brand")
+        .await?;
+    let expected = |name: &str| {
+        shop.products
+            .iter()
+            .filter(|p| shop.brands[p.brand] == *name)
+            .count()
+    };
+    Ok(found
+        .iter()
+        .filter(|(brand, rows)| usize::try_from(*rows) != Ok(expected(brand)))
+        .count())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn store(log: &[(u32, &str)]) -> (Store, std::path::PathBuf) {
+    fn store(log: &[(u32, &str)]) -> (Sqlite, std::path::PathBuf) {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!(
@@ -154,7 +181,7 @@ mod tests {
             std::process::id()
         ));
         std::fs::create_dir_all(&dir).unwrap();
-        let store = Store::open(&dir.join("shop.db")).unwrap();
+        let store = Sqlite::open(&dir.join("shop.db")).unwrap();
         for (edition, brand) in log {
             let row = params![edition, brand, "step"];
             store
@@ -171,9 +198,10 @@ mod tests {
         (store, dir)
     }
 
-    fn found(log: &[(u32, &str)]) -> (i64, i64, i64) {
+    async fn found(log: &[(u32, &str)]) -> (i64, i64, i64) {
         let (store, dir) = store(log);
-        let overlaps = overlaps(&store).unwrap();
+        let store = Store::Embedded(store.into());
+        let overlaps = overlaps(&store).await.unwrap();
         drop(store);
         std::fs::remove_dir_all(dir).unwrap();
         (
@@ -183,26 +211,32 @@ mod tests {
         )
     }
 
-    #[test]
-    fn replacements_one_after_the_other_do_not_overlap() {
+    #[tokio::test]
+    async fn replacements_one_after_the_other_do_not_overlap() {
         assert_eq!(
-            found(&[(1, "a"), (1, "a"), (2, "a"), (2, "a"), (3, "b"), (3, "b")]),
+            found(&[(1, "a"), (1, "a"), (2, "a"), (2, "a"), (3, "b"), (3, "b")]).await,
             (0, 0, 1)
         );
     }
 
-    #[test]
-    fn interleaved_and_nested_replacements_overlap() {
-        assert_eq!(found(&[(1, "a"), (2, "a"), (1, "a"), (2, "a")]), (1, 0, 2));
-        assert_eq!(found(&[(1, "a"), (2, "b"), (2, "b"), (1, "a")]), (0, 1, 2));
+    #[tokio::test]
+    async fn interleaved_and_nested_replacements_overlap() {
         assert_eq!(
-            found(&[(1, "a"), (2, "b"), (3, "a"), (3, "a"), (2, "b"), (1, "a")]),
+            found(&[(1, "a"), (2, "a"), (1, "a"), (2, "a")]).await,
+            (1, 0, 2)
+        );
+        assert_eq!(
+            found(&[(1, "a"), (2, "b"), (2, "b"), (1, "a")]).await,
+            (0, 1, 2)
+        );
+        assert_eq!(
+            found(&[(1, "a"), (2, "b"), (3, "a"), (3, "a"), (2, "b"), (1, "a")]).await,
             (1, 2, 3)
         );
     }
 
-    #[test]
-    fn an_empty_log_has_none() {
-        assert_eq!(found(&[]), (0, 0, 0));
+    #[tokio::test]
+    async fn an_empty_log_has_none() {
+        assert_eq!(found(&[]).await, (0, 0, 0));
     }
 }

@@ -12,6 +12,8 @@ use crate::catalogue::Overlaps;
 use crate::meter::Tally;
 use crate::receiver::Book;
 use crate::service::Told;
+use crate::stock::Shelves;
+use crate::unrest::Killed;
 
 /// Counts from outside the runtime.
 #[derive(Debug)]
@@ -24,6 +26,13 @@ pub struct Evidence {
     pub model: Counted,
     pub sending: Counted,
     pub overlaps: Overlaps,
+    /// Brands that are there in part, and how replacing them ended.
+    pub torn: (usize, Tally),
+    /// Stock moves, as the shop was told and as the database lists them.
+    pub moved: (Told, Book),
+    pub shelves: Shelves,
+    /// Connections killed meanwhile; none if nobody was to kill any.
+    pub killed: Option<Killed>,
     /// None if an interrupted run left it out.
     pub control: Option<Overlaps>,
     pub notified: (Told, Book),
@@ -99,6 +108,7 @@ pub fn all(evidence: &Evidence) -> Vec<Check> {
     let mut checks = vec![];
     budgets(evidence, &mut checks);
     keys(evidence, &mut checks);
+    database::all(evidence, &mut checks);
     webhooks(evidence, &mut checks);
     others(evidence, &mut checks);
     checks
@@ -267,34 +277,38 @@ fn webhooks(evidence: &Evidence, checks: &mut Vec<Check>) {
         observed,
         twice == 0 && moved == expected,
     ));
-    for (what, (told, book)) in [("notification", notified), ("sync", synced)] {
-        let account = Account::of(told, book);
-        checks.push(check(
-            format!("what the shop is told of a {what} is so"),
-            format!(
-                "{} told done, {} falsely; {} told not done, {} falsely",
-                thousands(account.done),
-                account.done_in_vain,
-                thousands(account.not_done),
-                account.done_in_secret,
-            ),
-            account.done_in_vain == 0 && account.done_in_secret == 0,
-        ));
-        let mut observed = format!(
-            "{} uncertain: {} took effect, {} did not",
-            account.took_effect + account.without_effect,
-            account.took_effect,
-            account.without_effect,
-        );
-        if account.unknown > 0 {
-            let _ = write!(observed, "; {} came that nobody sent", account.unknown);
-        }
-        checks.push(check(
-            format!("every uncertain {what} is accounted for"),
-            observed,
-            account.unknown == 0,
-        ));
+    accounts("notification", notified, checks);
+    accounts("sync", synced, checks);
+}
+
+/// What the shop was told of each, against what is written elsewhere.
+fn accounts(what: &str, (told, book): &(Told, Book), checks: &mut Vec<Check>) {
+    let account = Account::of(told, book);
+    checks.push(check(
+        format!("what the shop is told of a {what} is so"),
+        format!(
+            "{} told done, {} falsely; {} told not done, {} falsely",
+            thousands(account.done),
+            account.done_in_vain,
+            thousands(account.not_done),
+            account.done_in_secret,
+        ),
+        account.done_in_vain == 0 && account.done_in_secret == 0,
+    ));
+    let mut observed = format!(
+        "{} uncertain: {} took effect, {} did not",
+        account.took_effect + account.without_effect,
+        account.took_effect,
+        account.without_effect,
+    );
+    if account.unknown > 0 {
+        let _ = write!(observed, "; {} came that nobody sent", account.unknown);
     }
+    checks.push(check(
+        format!("every uncertain {what} is accounted for"),
+        observed,
+        account.unknown == 0,
+    ));
 }
 
 fn others(evidence: &Evidence, checks: &mut Vec<Check>) {
@@ -303,7 +317,6 @@ fn others(evidence: &Evidence, checks: &mut Vec<Check>) {
         drained,
         refusals,
         scores,
-        recorded,
         operations,
         held,
         ..
@@ -323,18 +336,6 @@ fn others(evidence: &Evidence, checks: &mut Vec<Check>) {
         )
         .open_if(*interrupted && rival + shop == 0),
     );
-    let (rows, tally) = *recorded;
-    let rows = u64::try_from(rows).unwrap_or(0);
-    checks.push(check(
-        "events told recorded are in the database, once",
-        format!(
-            "{} told, {} rows, {} uncertain",
-            thousands(tally.ok),
-            thousands(rows),
-            tally.uncertain
-        ),
-        (tally.ok..=tally.ok + tally.uncertain).contains(&rows),
-    ));
     let uneven: Vec<_> = operations
         .iter()
         .filter(|of| of.admitted != of.finished)
@@ -402,5 +403,6 @@ fn plural(number: i64, what: &str) -> String {
     )
 }
 
+mod database;
 #[cfg(test)]
 mod tests;

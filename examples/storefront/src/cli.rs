@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// A shop back end whose five subsystems share the budgets of one Bursar runtime.
+/// A shop back end whose six subsystems share the budgets of one Bursar runtime.
 ///
 /// It renders product cards, records events and replaces catalogues in an embedded database, sends webhooks to a receiver that
 /// misbehaves, and calls a model that refuses what is too much: real work, all at once, all on this machine. Then it holds what
@@ -28,6 +28,15 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
+    /// Keep events, catalogue and stock in this Postgres instead of the embedded SQLite, in the schema "storefront", which is made
+    /// anew.
+    #[arg(long, value_name = "URL", value_parser = database)]
+    pub database: Option<String>,
+
+    /// With --database: kill one of the shop's connections for so many uses of one, whatever it is doing; 0 kills none.
+    #[arg(long, value_name = "N", default_value_t = 40, requires = "database")]
+    pub kill_every: usize,
+
     /// Where catalogue.csv and events.jsonl are.
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data"), hide_default_value = true)]
     pub data: PathBuf,
@@ -44,11 +53,20 @@ Examples:
   storefront --seed 42                other faults
   storefront --unbounded              the same work without bounds: promises break
   storefront --json | jq .checks      the promises, for machines
+  storefront --database postgres://me@localhost/shop
+                                      on Postgres, with connections killed meanwhile
   storefront --out /tmp/shop          keep 40 cards and the databases to look at
 
 Ctrl-C drains: no new call is admitted, what runs ends, and the report tells what was done. A second Ctrl-C leaves at once.
 
 Exit status: 0 every promise was kept, 1 one was broken, 2 the input or the command line is wrong, 130 left in a hurry.";
+
+fn database(text: &str) -> Result<String, String> {
+    match text.split_once("://") {
+        Some(("postgres" | "postgresql", _)) => Ok(text.to_owned()),
+        _ => Err("the database is a Postgres, such as postgres://me@localhost/shop".into()),
+    }
+}
 
 fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

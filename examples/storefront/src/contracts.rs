@@ -49,6 +49,7 @@ pub struct Contracts {
     pub preview_card: Contract,
     pub record_event: Contract,
     pub replace_catalogue: Contract,
+    pub move_stock: Contract,
     pub notify: Operation<Delivery, Arc<Sender>>,
     pub sync: Operation<Delivery, Arc<Sender>>,
     pub score_review: Contract,
@@ -98,7 +99,17 @@ impl Contracts {
                     .require_key(),
             )?,
 
-            // A parcel for each that arrives: sent again only if it never left. `.on_uncertain()` would not compile here.
+            // Units that leave the shelf leave it once: again only if it is known that they did not. `.on_uncertain()` would
+            // not compile here.
+            move_stock: runtime.contract(
+                "move-stock",
+                Policy::non_idempotent()
+                    .claim(DB_WRITE, 1)
+                    .timeout(Duration::from_secs(20))
+                    .retry(Retry::up_to(3).on_transient()),
+            )?,
+
+            // A parcel for each that arrives: sent again only if it never left.
             notify: runtime.operation(
                 "webhook-notify",
                 Policy::non_idempotent()

@@ -23,11 +23,15 @@ use crate::render::Renderer;
 use crate::report::{Budget, Operation, Report, seconds};
 use crate::run::{self, Ended};
 use crate::service::{Meters, Service};
-use crate::store::Store;
+use crate::store::{Postgres, Sqlite, Store, StoreError};
+use crate::unrest::{Killed, Unrest};
 use crate::webhook::{Endpoints, Sender};
-use crate::{catalogue, control};
+use crate::{catalogue, control, stock};
 
 type Error = Box<dyn std::error::Error>;
+
+/// The schema of the shop's tables, where the database has such.
+const SCHEMA: &str = "storefront";
 
 /// Reads the input, serves, drains, and reports.
 ///
@@ -122,15 +126,18 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
     let runtime = contracts::runtime(!args.unbounded)?;
     let contracts = Contracts::new(&runtime, notify, Arc::clone(&sync))?;
 
+    let store = database(args, places, SCHEMA, "shop.db").await?;
+    store.stock_up(&shop).await?;
     let plan = Plan::new(&shop, args.scale);
     let service = Arc::new(Service {
         meters: Meters::new(&contracts),
         progress: Progress::new(&plan),
         renderer: Arc::new(Renderer::default()),
-        store: Arc::new(Store::open(&places.databases.join("shop.db"))?),
+        store: store.clone(),
         bounded: !args.unbounded,
         cards: places.cards.clone(),
         sampled: shop.brands.iter().map(|_| AtomicBool::new(false)).collect(),
+        moved: Mutex::default(),
         notified: Mutex::default(),
         synced: Mutex::default(),
         model: model_server,
@@ -139,10 +146,21 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         plan,
         shop: Arc::clone(&shop),
     });
-    let ended = run::run(&runtime, &service).await;
+    let unrest = Unrest::default();
+    let ended = match (&store, &args.database) {
+        (Store::Postgres(store), Some(url)) if args.kill_every > 0 => tokio::select! {
+            ended = run::run(&runtime, &service) => ended,
+            error = unrest.go_on(url, store) => return Err(error.into()),
+        },
+        _ => run::run(&runtime, &service).await,
+    };
+    let killed = args.database.is_some().then(|| unrest.killed());
     let control = match ended.interrupted {
         true => None,
-        false => Some(control::run(&shop, &places.databases.join("control.db")).await?),
+        false => {
+            let store = database(args, places, "storefront_control", "control.db").await?;
+            Some(control::run(&shop, &store).await?)
+        }
     };
 
     let taken = |of: &Mutex<_>| {
@@ -167,13 +185,20 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         interrupted: ended.interrupted,
         drained: (ended.drain.clone().map(drop)).map_err(|error| error.to_string()),
         renderer: counted(RENDERER, &service.renderer.gauge),
-        writers: counted(DB_WRITE, &service.store.writers),
-        replacing: counted(CATALOGUE, &service.store.replacing),
+        writers: counted(DB_WRITE, &store.gauges().writers),
+        replacing: counted(CATALOGUE, &store.gauges().replacing),
         model: counted(MODEL_CALL, &model.shop),
         sending: counted(WEBHOOK, &sending),
-        overlaps: catalogue::overlaps(&service.store)?,
+        overlaps: catalogue::overlaps(&store).await?,
+        torn: (
+            catalogue::torn(&store, &shop).await?,
+            service.meters.replace_catalogue.tally(),
+        ),
+        moved: (taken(&service.moved), stock::book(&store).await?),
+        shelves: stock::shelves(&store).await?,
+        killed: killed.filter(|_| args.kill_every > 0),
         control,
-        stock: (receiver.stock(), stock(&service, &synced.1)),
+        stock: (receiver.stock(), stock_told(&service, &synced.1)),
         notified: (taken(&service.notified), receiver.notified()),
         synced,
         same_product: sync.products.overlaps(),
@@ -183,7 +208,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         ),
         scores: service.meters.score_review.tally(),
         recorded: (
-            service.store.ask::<1>("SELECT COUNT(*) FROM events")?[0],
+            store.ask::<1>("SELECT COUNT(*) FROM events").await?[0],
             service.meters.record_event.tally(),
         ),
         operations: counters(&service, &ended),
@@ -192,11 +217,29 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
             ended.stats.keys,
         ),
     };
-    Ok(report(args, places, &service, &ended, &evidence))
+    Ok(report(args, places, &service, &ended, killed, &evidence))
+}
+
+/// The database that the command line asks for.
+async fn database(
+    args: &Args,
+    places: &Places,
+    schema: &str,
+    file: &str,
+) -> Result<Store, StoreError> {
+    Ok(match &args.database {
+        // Nobody kills what the control does: it is to show one thing alone.
+        Some(url) => {
+            let kill_every = if schema == SCHEMA { args.kill_every } else { 0 };
+            let store = Postgres::open(url, schema, kill_every).await?;
+            Store::Postgres(Arc::new(store))
+        }
+        None => Store::Embedded(Arc::new(Sqlite::open(&places.databases.join(file))?)),
+    })
 }
 
 /// The stock that the events moved which, by the receiver's books, took effect.
-fn stock(service: &Service, book: &crate::receiver::Book) -> u64 {
+fn stock_told(service: &Service, book: &crate::receiver::Book) -> u64 {
     (0..service.plan.events)
         .map(|n| service.plan.event(&service.shop, n))
         .filter(|(id, _)| book.get(id).is_some_and(|entry| entry.applied > 0))
@@ -226,6 +269,7 @@ fn report(
     places: &Places,
     service: &Service,
     ended: &Ended,
+    killed: Option<Killed>,
     evidence: &Evidence,
 ) -> Report {
     let operations: Vec<_> = service
@@ -264,7 +308,8 @@ fn report(
         budgets,
         checks: checks::all(evidence),
         rival_calls: ended.rival_calls,
+        killed,
         cards: places.cards.clone(),
-        databases: places.keep.then(|| places.databases.clone()),
+        databases: (places.keep && args.database.is_none()).then(|| places.databases.clone()),
     }
 }

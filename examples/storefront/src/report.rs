@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::checks::{Check, State};
 use crate::contracts::{CATALOGUE, DB_WRITE, MODEL_CALL, RENDERER, WEBHOOK};
 use crate::meter::{Meter, Quantiles};
+use crate::unrest::Killed;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -20,6 +21,8 @@ pub struct Report {
     pub budgets: Vec<Budget>,
     pub checks: Vec<Check>,
     pub rival_calls: usize,
+    /// Connections to the database that were killed meanwhile; null where it is embedded.
+    pub killed: Option<Killed>,
     /// Where sample cards are.
     pub cards: PathBuf,
     /// Where the databases are, if they were kept.
@@ -96,7 +99,7 @@ impl Operation {
     pub fn claims(&self, budget: &str) -> bool {
         let claims: &[&str] = match self.name.as_str() {
             "render-card" | "preview-card" => &[RENDERER],
-            "record-event" => &[DB_WRITE],
+            "record-event" | "move-stock" => &[DB_WRITE],
             "replace-catalogue" => &[CATALOGUE, DB_WRITE],
             "webhook-notify" | "webhook-sync" => &[WEBHOOK],
             "score-review" => &[MODEL_CALL],

@@ -18,7 +18,7 @@ use crate::model;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::render::{RenderError, Renderer};
-use crate::store::{Store, StoreError};
+use crate::store::{Move, Store, StoreError};
 use crate::webhook::Delivery;
 
 /// How long a page waits for a review's score before it shows the review without one, the wait for a slot included.
@@ -31,6 +31,7 @@ pub struct Meters {
     pub preview_card: Arc<Meter>,
     pub record_event: Arc<Meter>,
     pub replace_catalogue: Arc<Meter>,
+    pub move_stock: Arc<Meter>,
     pub notify: Arc<Meter>,
     pub sync: Arc<Meter>,
     pub score_review: Arc<Meter>,
@@ -44,18 +45,20 @@ impl Meters {
             preview_card: meter(contracts.preview_card.name()),
             record_event: meter(contracts.record_event.name()),
             replace_catalogue: meter(contracts.replace_catalogue.name()),
+            move_stock: meter(contracts.move_stock.name()),
             notify: meter(contracts.notify.contract().name()),
             sync: meter(contracts.sync.contract().name()),
             score_review: meter(contracts.score_review.name()),
         }
     }
 
-    pub fn all(&self) -> [&Arc<Meter>; 7] {
+    pub fn all(&self) -> [&Arc<Meter>; 8] {
         [
             &self.render_card,
             &self.preview_card,
             &self.record_event,
             &self.replace_catalogue,
+            &self.move_stock,
             &self.notify,
             &self.sync,
             &self.score_review,
@@ -63,7 +66,7 @@ impl Meters {
     }
 }
 
-/// What the shop was told about each webhook it sent, by event.
+/// What the shop was told about each webhook it sent, or each stock move it made, by event.
 pub type Told = Vec<(String, Verdict)>;
 
 /// Everything the shop needs to serve.
@@ -76,13 +79,14 @@ pub struct Service {
     pub bounded: bool,
     pub meters: Meters,
     pub renderer: Arc<Renderer>,
-    pub store: Arc<Store>,
+    pub store: Store,
     pub client: Client,
     pub model: Server,
     pub progress: Progress,
     /// Where the first card of each brand is kept, and which brands have one.
     pub cards: PathBuf,
     pub sampled: Arc<[AtomicBool]>,
+    pub moved: Mutex<Told>,
     pub notified: Mutex<Told>,
     pub synced: Mutex<Told>,
 }
@@ -115,9 +119,19 @@ impl Service {
         let flow = match &event.kind {
             Kind::View { .. } => self.preview(event).await,
             Kind::Cart { .. } => Flow::Go,
-            Kind::Order { .. } | Kind::Restock { .. } | Kind::Price { .. } => {
-                self.tell(id, event).await
+            Kind::Order { quantity, .. } => {
+                let out = -i64::from(*quantity);
+                match self.move_stock(&id, n, out).await {
+                    Flow::Go => self.tell(id, event).await,
+                    Flow::Stop => Flow::Stop,
+                }
             }
+            Kind::Restock { quantity } => match self.move_stock(&id, n, i64::from(*quantity)).await
+            {
+                Flow::Go => self.tell(id, event).await,
+                Flow::Stop => Flow::Stop,
+            },
+            Kind::Price { .. } => self.tell(id, event).await,
             Kind::Review { text, .. } => self.review(text).await,
         };
         self.progress.events.inc(1);
@@ -126,23 +140,74 @@ impl Service {
 
     async fn record(&self, id: &str, n: usize) -> Flow {
         let call = self.meters.record_event.begin();
-        let work = {
-            let (store, shop, call, id) = (
-                Arc::clone(&self.store),
-                Arc::clone(&self.shop),
-                Arc::clone(&call),
-                id.to_owned(),
-            );
-            move |_: &Attempt| {
-                let _running = call.enter();
-                let event = &shop.events[n % shop.events.len()];
-                store
-                    .record(&shop, &id, event)
-                    .map_err(StoreError::classified)
+        let contract = &self.contracts.record_event;
+        let event = n % self.shop.events.len();
+        let result = match &self.store {
+            // SQLite blocks its thread, so the work gets one of its own.
+            Store::Embedded(store) => {
+                let (store, shop, call, id) = (
+                    Arc::clone(store),
+                    Arc::clone(&self.shop),
+                    Arc::clone(&call),
+                    id.to_owned(),
+                );
+                let work = move |_: &Attempt| {
+                    let _running = call.enter();
+                    let recorded = store.record(&shop, &id, &shop.events[event]);
+                    recorded.map_err(StoreError::classified)
+                };
+                contract.run_blocking(work).await
+            }
+            Store::Postgres(store) => {
+                let work = || async {
+                    let _running = call.enter();
+                    let recorded = store.record(&self.shop, id, &self.shop.events[event]).await;
+                    recorded.map_err(StoreError::classified)
+                };
+                contract.run(work).await
             }
         };
-        let result = self.contracts.record_event.run_blocking(work).await;
         call.end(&result).into()
+    }
+
+    /// Moves what an order takes out, or a restock brings in.
+    async fn move_stock(&self, id: &str, n: usize, units: i64) -> Flow {
+        let call = self.meters.move_stock.begin();
+        let contract = &self.contracts.move_stock;
+        let product = self.shop.events[n % self.shop.events.len()].product;
+        let sku = &self.shop.products[product].sku;
+        let result = match &self.store {
+            Store::Embedded(store) => {
+                let (store, call) = (Arc::clone(store), Arc::clone(&call));
+                let (event, sku) = (id.to_owned(), sku.clone());
+                let work = move |_: &Attempt| {
+                    let _running = call.enter();
+                    let (event, sku) = (&event, &sku);
+                    let moved = store.move_stock(&Move { event, sku, units });
+                    moved.map_err(StoreError::classified)
+                };
+                contract.run_blocking(work).await
+            }
+            Store::Postgres(store) => {
+                let of = Move {
+                    event: id,
+                    sku,
+                    units,
+                };
+                let work = || async {
+                    let _running = call.enter();
+                    store.move_stock(&of).await.map_err(StoreError::classified)
+                };
+                contract.run(work).await
+            }
+        };
+        let verdict = call.end(&result);
+        // Sold out is an answer, and no move.
+        if !matches!(result, Ok(false)) {
+            let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+            moved.push((id.to_owned(), verdict));
+        }
+        verdict.into()
     }
 
     /// Draws a small card for somebody who looks at the product right now, unless the renderer is busy.
@@ -205,26 +270,33 @@ impl Service {
             format!("feed {n}")
         };
         let call = self.meters.replace_catalogue.begin();
-        let work = {
-            let (store, shop, call) = (
-                Arc::clone(&self.store),
-                Arc::clone(&self.shop),
-                Arc::clone(&call),
-            );
-            move |attempt: &Attempt| {
-                let _running = call.enter();
-                // Every attempt is an edition of its own: what one left behind is told from what another brought.
-                let edition = n as u32 * 10 + attempt.number();
-                catalogue::replace(&store, &shop, brand, edition).map_err(StoreError::classified)
+        let mut contract = self.contracts.replace_catalogue.with().key(key);
+        // Every attempt is an edition of its own: what one left behind is told from what another brought.
+        let edition = move |attempt: &Attempt| n as u32 * 10 + attempt.number();
+        let result = match &self.store {
+            Store::Embedded(store) => {
+                let (store, shop, call) =
+                    (Arc::clone(store), Arc::clone(&self.shop), Arc::clone(&call));
+                let work = move |attempt: &Attempt| {
+                    let _running = call.enter();
+                    let replaced = catalogue::replace(&store, &shop, brand, edition(attempt));
+                    replaced.map_err(StoreError::classified)
+                };
+                contract.run_blocking(work).await
+            }
+            Store::Postgres(store) => {
+                let work = |attempt: &Attempt| {
+                    let (edition, call) = (edition(attempt), &call);
+                    async move {
+                        let _running = call.enter();
+                        let replaced =
+                            catalogue::postgres::replace(store, &self.shop, brand, edition).await;
+                        replaced.map_err(StoreError::classified)
+                    }
+                };
+                contract.run(work).await
             }
         };
-        let result = self
-            .contracts
-            .replace_catalogue
-            .with()
-            .key(key)
-            .run_blocking(work)
-            .await;
         self.progress.feeds.inc(1);
         call.end(&result).into()
     }

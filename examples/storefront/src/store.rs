@@ -1,226 +1,164 @@
-//! The shop's embedded database: connections, single-event records, and how a database error is classified.
+//! The shop's database, embedded or a Postgres somewhere, and how a database error is classified.
 //!
-//! The store hands out as many connections as are asked for and counts its writers itself, so that nothing but the
-//! contract's `db-write` budget keeps their number down.
+//! Both make the same promises, which are checked by the same questions in SQL. What differs is how they fail: SQLite is busy,
+//! Postgres loses connections.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use bursar::Failure;
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
+use bursar::{Failure, Outcome};
+use bursar_classify::{Phase, rusqlite, sqlx_postgres};
 
 use crate::gauge::Gauge;
-use crate::input::{Event, Shop};
+use crate::input::Shop;
 
-const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS events (
-        id TEXT PRIMARY KEY, ts TEXT NOT NULL, kind TEXT NOT NULL, sku TEXT NOT NULL,
-        customer TEXT, quantity INTEGER
-    ) WITHOUT ROWID;
-    -- An edition is one replacement of a brand's products: two replacements that overlap leave two of them.
-    CREATE TABLE IF NOT EXISTS products (
-        sku TEXT NOT NULL, edition INTEGER NOT NULL, brand TEXT NOT NULL, name TEXT NOT NULL,
-        price_cents INTEGER NOT NULL, stock INTEGER NOT NULL, description TEXT NOT NULL,
-        PRIMARY KEY (sku, edition)
-    ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS products_by_brand ON products (brand);
-    CREATE TABLE IF NOT EXISTS terms (
-        term TEXT NOT NULL, sku TEXT NOT NULL, edition INTEGER NOT NULL, brand TEXT NOT NULL,
-        PRIMARY KEY (term, sku, edition)
-    ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS terms_by_brand ON terms (brand);
-    -- What replacements did, in the order in which the database committed it.
-    CREATE TABLE IF NOT EXISTS replacement_log (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT, edition INTEGER NOT NULL, brand TEXT NOT NULL, step TEXT NOT NULL
-    );
-";
+pub mod postgres;
+pub mod sqlite;
 
-/// One SQLite file.
-#[derive(Debug)]
-pub struct Store {
-    path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+pub use postgres::Postgres;
+pub use sqlite::Sqlite;
+
+/// Whoever is in the database, counted there.
+#[derive(Debug, Default)]
+pub struct Gauges {
     /// Whoever writes, for one transaction or a series of them.
     pub writers: Gauge,
     /// Whoever replaces a brand's products.
     pub replacing: Gauge,
 }
 
+/// Units that an event moves: out if negative.
+#[derive(Debug, Clone, Copy)]
+pub struct Move<'a> {
+    pub event: &'a str,
+    pub sku: &'a str,
+    pub units: i64,
+}
+
+/// One of the two.
+#[derive(Debug, Clone)]
+pub enum Store {
+    /// Blocks the thread that it is called on.
+    Embedded(Arc<Sqlite>),
+    Postgres(Arc<Postgres>),
+}
+
 impl Store {
-    /// Opens a database, and makes its tables if they are not there.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be opened or is no database.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let store = Self {
-            path: path.to_owned(),
-            idle: Mutex::default(),
-            writers: Gauge::default(),
-            replacing: Gauge::default(),
-        };
-        let connection = store.connect()?;
-        connection
-            .execute_batch(SCHEMA)
-            .map_err(|e| StoreError::new(Step::Work, e))?;
-        store.put_back(connection);
-        Ok(store)
+    pub fn gauges(&self) -> &Gauges {
+        match self {
+            Self::Embedded(store) => &store.gauges,
+            Self::Postgres(store) => &store.gauges,
+        }
     }
 
-    fn connect(&self) -> Result<Connection, StoreError> {
-        let open = || {
-            let connection = Connection::open(&self.path)?;
-            connection.pragma_update(None, "journal_mode", "wal")?;
-            connection.pragma_update(None, "synchronous", "normal")?;
-            connection.busy_handler(Some(wait_for_the_write_lock))?;
-            Ok(connection)
-        };
-        open().map_err(|e| StoreError::new(Step::Begin, e))
-    }
-
-    fn put_back(&self, connection: Connection) {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(connection);
-    }
-
-    /// Runs `work` with a connection of its own, counted as a writer meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// What `work` returns, or that no connection could be opened.
-    pub fn write<T>(
-        &self,
-        work: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let _writing = self.writers.enter();
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
-        let result = work(&mut connection);
-        self.put_back(connection);
-        result
-    }
-
-    /// Records one event. Recording it again changes nothing.
+    /// Fills the shelves, before the day begins.
     ///
     /// # Errors
     ///
     /// If the database refuses.
-    pub fn record(&self, shop: &Shop, id: &str, event: &Event) -> Result<(), StoreError> {
-        let sku = &shop.products[event.product].sku;
-        self.write(|connection| {
-            transaction(connection, |tx| {
-                tx.prepare_cached(
-                    "INSERT OR IGNORE INTO events (id, ts, kind, sku, customer, quantity) VALUES (?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![id, event.ts, event.kind.name(), sku, event.kind.customer(), event.kind.quantity()])
-            })?;
-            Ok(())
-        })
+    pub async fn stock_up(&self, shop: &Shop) -> Result<(), StoreError> {
+        match self {
+            Self::Embedded(store) => store.stock_up(shop),
+            Self::Postgres(store) => store.stock_up(shop).await,
+        }
     }
 
-    /// Asks one question whose answer is a row of numbers. Readers are not counted: a write-ahead log lets them pass.
+    /// Asks one question whose answer is a row of numbers, in SQL that both understand.
     ///
     /// # Errors
     ///
     /// If the database cannot answer it.
-    pub fn ask<const N: usize>(&self, sql: &str) -> Result<[i64; N], StoreError> {
-        let answer = |connection: &Connection| {
-            connection.query_row(sql, [], |row| {
-                let mut numbers = [0; N];
-                for (i, number) in numbers.iter_mut().enumerate() {
-                    *number = row.get::<_, Option<i64>>(i)?.unwrap_or(0);
-                }
-                Ok(numbers)
-            })
-        };
-        let connection = self.connect()?;
-        answer(&connection).map_err(|e| StoreError::new(Step::Work, e))
+    pub async fn ask<const N: usize>(&self, sql: &str) -> Result<[i64; N], StoreError> {
+        match self {
+            Self::Embedded(store) => store.ask(sql),
+            Self::Postgres(store) => store.ask(sql).await,
+        }
+    }
+
+    /// Asks for rows of a name and a number.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot answer.
+    pub async fn list(&self, sql: &str) -> Result<Vec<(String, i64)>, StoreError> {
+        match self {
+            Self::Embedded(store) => store.list(sql),
+            Self::Postgres(store) => store.list(sql).await,
+        }
     }
 }
 
-/// SQLite has one writer at a time; the others come back here until it is their turn, or for five seconds.
-///
-/// Its own handler sleeps up to a tenth of a second, far longer than any transaction of this shop takes.
-fn wait_for_the_write_lock(tries: i32) -> bool {
-    std::thread::sleep(Duration::from_micros(100));
-    tries < 50_000
-}
-
-/// Runs `work` inside one transaction that takes the write lock first, so that only its beginning can find it taken.
-///
-/// # Errors
-///
-/// Says whether it failed at its beginning, inside, or at its end.
-pub fn transaction<T>(
-    connection: &mut Connection,
-    work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-) -> Result<T, StoreError> {
-    let tx = connection
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .map_err(|e| StoreError::new(Step::Begin, e))?;
-    let value = work(&tx).map_err(|e| StoreError::new(Step::Work, e))?;
-    tx.commit().map_err(|e| StoreError::new(Step::Commit, e))?;
-    Ok(value)
-}
-
-/// How far a transaction came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    Begin,
-    Work,
-    Commit,
-}
-
-/// The database's refusal, and how far the transaction had come.
+/// The database's refusal, and how far the work had come.
 #[derive(Debug)]
 pub struct StoreError {
-    step: Step,
-    source: rusqlite::Error,
+    phase: Phase,
+    /// Whether earlier steps of the same work have been committed.
+    partly: bool,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Sqlite(::rusqlite::Error),
+    Postgres(sqlx::Error),
 }
 
 impl StoreError {
-    pub const fn new(step: Step, source: rusqlite::Error) -> Self {
-        Self { step, source }
+    pub const fn sqlite(phase: Phase, source: ::rusqlite::Error) -> Self {
+        Self {
+            phase,
+            partly: false,
+            source: Source::Sqlite(source),
+        }
     }
 
-    /// What the failure says about the effect of the transaction that met it.
-    ///
-    /// What did not commit was rolled back. Only a commit that fails for another reason than the lock leaves open what is
-    /// on the disk.
-    pub fn classified(self) -> Failure<Self> {
-        let busy = matches!(
-            self.source.sqlite_error_code(),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-        );
-        match self.step {
-            _ if busy => Failure::transient(self),
-            Step::Begin | Step::Work => Failure::permanent(self),
-            Step::Commit => Failure::uncertain(self),
+    pub const fn postgres(phase: Phase, source: sqlx::Error) -> Self {
+        Self {
+            phase,
+            partly: false,
+            source: Source::Postgres(source),
         }
+    }
+
+    /// The same in work of several steps, of which some are committed.
+    #[must_use]
+    pub const fn after_others(mut self) -> Self {
+        self.partly = true;
+        self
+    }
+
+    /// What the failure says about the effect of the work that met it.
+    pub fn classified(self) -> Failure<Self> {
+        let outcome = match &self.source {
+            _ if self.partly => Outcome::Uncertain,
+            Source::Sqlite(error) => rusqlite::outcome(error, self.phase),
+            Source::Postgres(error) => sqlx_postgres::outcome(error, self.phase),
+        };
+        Failure::classified(self, outcome)
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let step = match self.step {
-            Step::Begin => "begin a transaction",
-            Step::Work => "carry out a statement",
-            Step::Commit => "commit",
+        let doing = match self.phase {
+            Phase::Acquire => "begin a transaction",
+            Phase::InTransaction => "carry out a statement",
+            Phase::Autocommit => "carry out and commit a statement",
+            Phase::Commit => "commit",
         };
-        write!(f, "the database cannot {step}: {}", self.source)
+        write!(f, "the database cannot {doing}: ")?;
+        match &self.source {
+            Source::Sqlite(error) => error.fmt(f),
+            Source::Postgres(error) => error.fmt(f),
+        }
     }
 }
 
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
+        match &self.source {
+            Source::Sqlite(error) => Some(error),
+            Source::Postgres(error) => Some(error),
+        }
     }
 }

@@ -42,7 +42,7 @@ fn a_small_run_keeps_every_promise_and_says_so_in_json() {
     let operations = report["operations"]
         .as_array()
         .expect("a list of operations");
-    assert_eq!(operations.len(), 7);
+    assert_eq!(operations.len(), 8);
     for of in operations {
         let count = |field: &str| {
             of[field]

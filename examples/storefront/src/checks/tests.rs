@@ -50,6 +50,25 @@ fn sound() -> Evidence {
         model: counted(2, 2),
         sending: counted(12, 7),
         overlaps,
+        torn: (0, tally),
+        moved: (
+            told(&[
+                ("m1", Verdict::Ok),
+                ("m2", Verdict::Failed),
+                ("m3", Verdict::Uncertain),
+            ]),
+            book(&[("m1", 1, 1), ("m3", 1, 1)]),
+        ),
+        shelves: Shelves {
+            moved_in: 3,
+            moved_out: 5,
+            wrong: 0,
+        },
+        killed: Some(Killed {
+            idle: 5,
+            working: 3,
+            committing: 1,
+        }),
         control: Some(Overlaps {
             same_brand: 9,
             ..overlaps
@@ -100,7 +119,7 @@ fn broken_by(change: impl FnOnce(&mut Evidence)) -> Vec<String> {
 #[test]
 fn sound_evidence_keeps_every_promise() {
     assert_eq!(broken_by(|_| {}), Vec::<String>::new());
-    assert_eq!(all(&sound()).len(), 20);
+    assert_eq!(all(&sound()).len(), 25);
 }
 
 #[test]
@@ -183,6 +202,27 @@ fn each_promise_can_be_broken() {
         "events told recorded are in the database, once",
         broken_by(|e| e.recorded.0 = 11),
     );
+    let whole = "a brand told replaced is all there";
+    one(whole, broken_by(|e| e.torn.0 = 1));
+    let stock = "no event moves stock twice, and shelves add up";
+    one(
+        stock,
+        broken_by(|e| e.moved.1 = book(&[("m1", 2, 2), ("m3", 1, 1)])),
+    );
+    one(stock, broken_by(|e| e.shelves.wrong = 1));
+    let told_so = "what the shop is told of a stock move is so";
+    one(told_so, broken_by(|e| e.moved.1 = book(&[("m3", 1, 1)])));
+    one(
+        told_so,
+        broken_by(|e| e.moved.1 = book(&[("m1", 1, 1), ("m2", 1, 1)])),
+    );
+    let moved_alone = |e: &mut Evidence| e.moved.1 = book(&[("m1", 1, 1), ("m9", 1, 1)]);
+    one(
+        "every uncertain stock move is accounted for",
+        broken_by(moved_alone),
+    );
+    let calm = "connections are killed meanwhile";
+    one(calm, broken_by(|e| e.killed = Some(Killed::default())));
     let drain = "after the drain, admitted = finished";
     one(drain, broken_by(|e| e.operations[0].finished = 9));
     one(drain, broken_by(|e| e.held = (1, 0)));
