@@ -15,6 +15,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use crate::frame;
 use crate::held::Lane;
 use crate::schedule::Schedule;
 use crate::strand::Strand;
@@ -125,8 +126,14 @@ impl<S: Send + 'static> Beside<S> {
         let old = timer.register(ticks, handler);
         drop(state);
         old.leave(strand);
-        if let Some(driver) = common.shared.moments.driver() {
-            common.shared.exec.spawn(driver).detach();
+        let shared = &common.shared;
+        let exec = shared.exec.clone();
+        let driver = shared.moments.driver(move |rung| {
+            // A task of ours, in which the turns of all these ticks are started one after another.
+            exec.spawn(frame::task(async move { rung.ring() })).detach();
+        });
+        if let Some(driver) = driver {
+            shared.exec.spawn(driver).detach();
         }
         Ok(())
     }

@@ -7,7 +7,9 @@
 //! Invariants:
 //! 1. While anything is armed, the driver sleeps no longer than until the earliest moment, or has been woken.
 //! 2. What is due rings once, in the order of moments. Nothing rings after it was taken out.
-//! 3. There is one driver for a host, however many timers; it does a bounded amount before others have their turn.
+//! 3. There is one driver for a host, however many timers. It rings nothing itself, since what rings runs handlers: it hands
+//!    over a bounded number at a time, so that the executor may run them on all its threads, and nobody's handler keeps the
+//!    driver.
 //!
 //! One lock, a leaf: it is taken under a timer's own, and nothing rings or wakes under it.
 
@@ -74,8 +76,20 @@ impl Drop for Nudge {
     }
 }
 
-/// How much rings before the driver lets others have their turn.
+/// How much is handed over at a time.
 const BATCH: usize = 64;
+
+/// What is due, in the order of moments.
+#[must_use = "what is due must ring"]
+pub(crate) struct Rung(Vec<(Moment, Arc<dyn Ring>)>);
+
+impl Rung {
+    pub(crate) fn ring(self) {
+        for (moment, ringer) in self.0 {
+            ringer.ring(moment);
+        }
+    }
+}
 
 impl Moments {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
@@ -131,8 +145,14 @@ impl Moments {
         drop(Nudge(waker));
     }
 
-    /// The driver, for who asks first.
-    pub(crate) fn driver(self: &Arc<Self>) -> Option<impl Future<Output = ()> + Send + use<>> {
+    /// The driver, for who asks first. It hands over what is to [ring](Rung::ring).
+    pub(crate) fn driver<H>(
+        self: &Arc<Self>,
+        hand_over: H,
+    ) -> Option<impl Future<Output = ()> + Send + use<H>>
+    where
+        H: Fn(Rung) + Send + Sync + 'static,
+    {
         let mut state = self.lock();
         if !matches!(state.driver, Driver::Unborn) {
             return None;
@@ -142,11 +162,16 @@ impl Moments {
         let moments = Arc::clone(self);
         Some(async move {
             let mut sleep = None;
-            poll_fn(|cx| moments.poll_drive(&mut sleep, cx)).await;
+            poll_fn(|cx| moments.poll_drive(&hand_over, &mut sleep, cx)).await;
         })
     }
 
-    fn poll_drive(&self, sleep: &mut Option<(Instant, Timer)>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_drive(
+        &self,
+        hand_over: &impl Fn(Rung),
+        sleep: &mut Option<(Instant, Timer)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         let mut rung = 0;
         loop {
             let now = self.clock.now();
@@ -155,14 +180,8 @@ impl Moments {
             if matches!(state.driver, Driver::Closed) {
                 return Poll::Ready(());
             }
-            let mut due = Vec::new();
-            while rung < BATCH
-                && let Some(first) = state.armed.first_entry()
-                && first.key().at <= now
-            {
-                due.push(first.remove_entry());
-                rung += 1;
-            }
+            let due = state.take_due(now, BATCH - rung);
+            rung += due.len();
             if due.is_empty() {
                 let until = state.armed.first_key_value().map(|(moment, _)| moment.at);
                 let old = std::mem::replace(&mut state.driver, Driver::Asleep(until, waker));
@@ -182,9 +201,7 @@ impl Moments {
             let old = std::mem::replace(&mut state.driver, Driver::Awake);
             drop(state);
             drop(old);
-            for (moment, ringer) in due {
-                ringer.ring(moment);
-            }
+            hand_over(Rung(due));
         }
     }
 
@@ -210,6 +227,18 @@ impl Moments {
 }
 
 impl State {
+    /// Takes out what is due, so many at most.
+    fn take_due(&mut self, now: Instant, most: usize) -> Vec<(Moment, Arc<dyn Ring>)> {
+        let mut due = Vec::new();
+        while let Some(first) = self.armed.first_entry() {
+            if due.len() == most || first.key().at > now {
+                break;
+            }
+            due.push(first.remove_entry());
+        }
+        due
+    }
+
     /// The waker of a driver that sleeps.
     fn wake(&mut self) -> Option<Waker> {
         match std::mem::replace(&mut self.driver, Driver::Awake) {
@@ -266,7 +295,9 @@ mod tests {
         }
 
         fn driver(&self) -> task::Spawn<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>> {
-            task::spawn(Box::pin(self.moments.driver().expect("the first")))
+            task::spawn(Box::pin(
+                self.moments.driver(Rung::ring).expect("the first"),
+            ))
         }
 
         fn arm(&self, after: u64, name: u32) -> Moment {
@@ -339,13 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn f8_one_driver_rings_a_bounded_number_before_others_have_their_turn() {
+    fn f8_one_driver_hands_over_a_bounded_number_at_a_time() {
         let tower = Tower::new();
         for name in 0..200 {
             tower.arm(0, name);
         }
         let mut driver = tower.driver();
-        assert!(tower.moments.driver().is_none(), "one for a host");
+        assert!(tower.moments.driver(Rung::ring).is_none(), "one for a host");
         let mut rung = Vec::new();
         while rung.len() < 200 {
             assert_pending!(driver.poll());
@@ -371,6 +402,6 @@ mod tests {
             (tower.moments.armed(), Arc::strong_count(&tower.heard)),
             (0, 1)
         );
-        assert!(tower.moments.driver().is_none());
+        assert!(tower.moments.driver(Rung::ring).is_none());
     }
 }

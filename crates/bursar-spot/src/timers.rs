@@ -268,17 +268,18 @@ impl<S: Send + 'static> Drop for Running<S> {
         state.running = false;
         let mut late = None;
         let mut nudge = None;
-        if state.generation == self.generation
-            && let Some(ticks) = &mut state.ticks
-        {
+        let present = state.generation == self.generation;
+        let ticks = state.ticks.as_mut().filter(|_| present);
+        let due = ticks.and_then(|ticks| {
             ticks.end(now);
-            match ticks.due() {
-                Some(due) if due <= now => {
-                    state.next = Next::Submitted;
-                    late = state.handler.clone();
-                }
-                due => nudge = timer.arm(&mut state, due),
+            ticks.due()
+        });
+        match due {
+            Some(due) if due <= now => {
+                state.next = Next::Submitted;
+                late = state.handler.clone();
             }
+            due => nudge = timer.arm(&mut state, due),
         }
         let over = state.is_over();
         drop(state);

@@ -9,15 +9,18 @@
 //!    when the waiter leaves, its token fires, or the Spot or the host closes, whichever is first.
 //! 3. The answer passes through one channel with one receiver: it is delivered at most once, and dropped if nobody waits.
 //! 4. Work that has not begun when its cancellation fires never does.
+//! 5. Work runs inside of its waiter for as long as that waits: what it asks for is judged by the waiter's chain. Once the
+//!    waiter has left, it stands alone.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bursar::Outcome;
+use bursar::seam::{Chain, Tie};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::TaskTracker;
@@ -122,13 +125,14 @@ impl Workers {
         F: FnOnce(&Cancellation) -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.work(|workers, cancel, answer| {
+        self.work(|workers, chain, cancel, answer| {
             let live = workers.live.token();
             let job = Box::new(move || {
                 let answered = if cancel.is_cancelled() {
                     Answer::NeverBegan
                 } else {
-                    Answer::Ended(catch_unwind(AssertUnwindSafe(|| compute(&cancel))))
+                    let compute = AssertUnwindSafe(|| chain.scope(|| compute(&cancel)));
+                    Answer::Ended(catch_unwind(compute))
                 };
                 // If nobody waits any more, dropped here.
                 drop(answer.send(answered));
@@ -170,12 +174,12 @@ impl Workers {
         W: Future<Output = T> + Send + 'static,
         T: Send + 'static,
     {
-        self.work(|workers, cancel, answer| {
+        self.work(|workers, chain, cancel, answer| {
             let work = workers.live.track_future(async move {
                 let answered = if cancel.is_cancelled() {
                     Answer::NeverBegan
                 } else {
-                    Answer::Ended(catch_panic(async move { start(cancel).await }).await)
+                    Answer::Ended(run(&chain, async move { start(cancel).await }).await)
                 };
                 // If nobody waits any more, dropped here.
                 drop(answer.send(answered));
@@ -187,9 +191,7 @@ impl Workers {
 
     fn work<T, S>(&self, start: S) -> Work<T>
     where
-        S: FnOnce(&Shared, Cancellation, Answering<T>) -> Result<Option<Ticket>, WorkError>
-            + Send
-            + 'static,
+        S: FnOnce(&Shared, Chain, Cancellation, Answering<T>) -> Submitted + Send + 'static,
     {
         Work {
             shared: Arc::clone(&self.shared),
@@ -209,16 +211,17 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// A future's output, or what it panicked with.
-async fn catch_panic<F: Future>(future: F) -> std::thread::Result<F::Output> {
+/// Runs a future under a chain: its output, or what it panicked with.
+async fn run<F: Future>(chain: &Chain, future: F) -> std::thread::Result<F::Output> {
     let mut future = pin!(future);
-    poll_fn(
-        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+    poll_fn(|cx| {
+        let poll = AssertUnwindSafe(|| chain.scope(|| future.as_mut().poll(cx)));
+        match catch_unwind(poll) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
             Err(panic) => Poll::Ready(Err(panic)),
-        },
-    )
+        }
+    })
     .await
 }
 
@@ -231,9 +234,9 @@ enum Answer<T> {
 }
 
 type Answering<T> = oneshot::Sender<Answer<T>>;
-type Start<T> = Box<
-    dyn FnOnce(&Shared, Cancellation, Answering<T>) -> Result<Option<Ticket>, WorkError> + Send,
->;
+/// Where it waits, if it has to wait for a thread.
+type Submitted = Result<Option<Ticket>, WorkError>;
+type Start<T> = Box<dyn FnOnce(&Shared, Chain, Cancellation, Answering<T>) -> Submitted + Send>;
 
 /// Work beside the turns, as a future: see [`Workers::cpu`] and [`Workers::io`].
 ///
@@ -260,6 +263,8 @@ enum Stage<T> {
         /// Where it waits, if it has to wait for a thread.
         ticket: Option<Ticket>,
         closing: Pin<Box<WaitForCancellationFutureOwned>>,
+        /// Cut when the waiter leaves.
+        tie: Tie,
     },
     Ended,
 }
@@ -277,7 +282,8 @@ impl<T> Work<T> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         match stage {
             Stage::New(_) => true,
-            Stage::Submitted { ticket, .. } => {
+            Stage::Submitted { ticket, tie, .. } => {
+                tie.cut();
                 // Before the withdrawal: a thread that takes the work up meanwhile finds it cancelled.
                 self.cancel.cancel();
                 ticket.is_some_and(|ticket| self.shared.pool.withdraw(ticket))
@@ -291,6 +297,7 @@ impl<T> Work<T> {
             answer,
             ticket,
             closing,
+            tie: _,
         } = &mut self.stage
         else {
             return Poll::Pending;
@@ -305,16 +312,16 @@ impl<T> Work<T> {
             };
         }
         // Closing fires the cancellation. What has begun may still answer in its own words.
-        if let Some(waits) = *ticket
-            && closing.as_mut().poll(cx).is_ready()
-        {
-            *ticket = None;
-            if self.shared.pool.withdraw(waits) {
-                self.stage = Stage::Ended;
-                return Poll::Ready(Err(WorkError::Closed));
-            }
+        let Some(waits) = *ticket else {
+            return Poll::Pending;
+        };
+        ready!(closing.as_mut().poll(cx));
+        *ticket = None;
+        if !self.shared.pool.withdraw(waits) {
+            return Poll::Pending;
         }
-        Poll::Pending
+        self.stage = Stage::Ended;
+        Poll::Ready(Err(WorkError::Closed))
     }
 }
 
@@ -327,9 +334,8 @@ impl<T> Future for Work<T> {
         if let answered @ Poll::Ready(_) = this.poll_answer(cx) {
             return answered;
         }
-        if let Some(until) = &mut this.until
-            && until.as_mut().poll(cx).is_ready()
-        {
+        let until = this.until.as_mut();
+        if until.is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
             this.until = None;
             let began = !this.leave();
             return Poll::Ready(Err(WorkError::Cancelled { began }));
@@ -338,11 +344,14 @@ impl<T> Future for Work<T> {
             Stage::New(_) if this.cancel.is_cancelled() => Poll::Ready(Err(WorkError::Closed)),
             Stage::New(start) => {
                 let (sender, answer) = oneshot::channel();
-                let ticket = start(&this.shared, Cancellation(this.cancel.clone()), sender)?;
+                let (chain, tie) = Chain::tied();
+                let cancel = Cancellation(this.cancel.clone());
+                let ticket = start(&this.shared, chain, cancel, sender)?;
                 this.stage = Stage::Submitted {
                     answer,
                     ticket,
                     closing: Box::pin(this.cancel.clone().cancelled_owned()),
+                    tie,
                 };
                 this.poll_answer(cx)
             }

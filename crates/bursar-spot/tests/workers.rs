@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bursar::Runtime;
-use bursar_spot::{Host, Spot};
+use bursar_spot::{Host, Spot, SpotErrorKind};
 use tokio::sync::Notify;
 
 fn spot() -> Spot<Vec<&'static str>> {
@@ -90,4 +90,31 @@ async fn f9_a_turn_that_panics_or_ends_early_takes_its_waiting_with_it() {
     });
     assert!(panicked.await.is_err());
     assert_eq!(hears.await, Ok("told to stop"));
+}
+
+#[tokio::test]
+async fn f9_work_is_inside_its_waiter_so_a_circle_is_refused_unless_the_waiter_yields() {
+    let spot = spot();
+    for (yields, right) in [
+        (false, Err(SpotErrorKind::InvalidOperation)),
+        (true, Ok(())),
+    ] {
+        let this = spot.clone();
+        let asked = spot.request(move |turn| async move {
+            let asks = turn.workers().io(move |_| async move {
+                let back = this.request(|mut turn| async move { turn.state().push("back") });
+                back.await.map_err(|refused| refused.kind())
+            });
+            if yields {
+                let (_turn, answer) = turn.yield_on(asks).await;
+                answer
+            } else {
+                let answer = asks.await;
+                drop(turn);
+                answer
+            }
+        });
+        assert_eq!(asked.await.expect("a turn"), Ok(right));
+    }
+    assert_eq!(said(&spot).await, ["back"]);
 }
