@@ -3,20 +3,25 @@
 //! Counting slows every allocation, so none of this is timed, and the program that times has no counter in it: the
 //! counter is handed in by `bench-heap`.
 
+use std::fmt::Write;
 use std::future::{Future, pending};
 use std::hint::black_box;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use bursar::Policy;
+use kameo::actor::Spawn as _;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime as Tokio;
 use tokio::task::{unconstrained, yield_now};
 
-use crate::peers::{Composed, Fault};
+use crate::peers::{Composed, Fault, Kameo, Ractor};
 use crate::report::Column;
 use crate::rows::fixtures::{Never, Texts, contract, forever, one_thread};
-use crate::rows::{COMPOSED, KEYED, ROWS, RUN, full_composed, full_contract};
+use crate::rows::{
+    COMPOSED, IDLE, KAMEO, KEYED, RACTOR, ROWS, RUN, YIELD, full_composed, full_contract, host,
+    wake_ups,
+};
 
 /// What happened on the heap while something ran on this thread.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +97,93 @@ pub fn figures(count: Count, wanted: impl Fn(&str) -> bool) -> Vec<Figure> {
                 add(RUN, Column::Task, task(count, our_call));
                 add(COMPOSED, Column::Task, task(count, their_call));
             }
+            "spot-yield" => add(YIELD, Column::WakeUps, wake_ups()),
+            "spot-idle" => {
+                let (idle, after) = idle_spots(count);
+                add(IDLE, Column::Idle, idle);
+                add(IDLE, Column::AfterBurst, after);
+                add(RACTOR, Column::Idle, idle_ractors(count));
+                add(KAMEO, Column::Idle, idle_kameos(count));
+            }
             _ => {}
         }
     }
     figures
+}
+
+/// How many Spots there are while they are counted.
+const SPOTS: u32 = 1_000_000;
+
+/// How many of them have a burst of work, of so many turns each.
+const BURSTS: (u32, u32) = (1_000, 100);
+
+/// Bytes of each idle Spot, and how many more each keeps after a burst.
+fn idle_spots(count: Count) -> (f64, f64) {
+    let tokio = one_thread();
+    let host = host(tokio);
+    let mut spots = Vec::with_capacity(SPOTS as usize);
+    let mut name = String::new();
+    let mut names = 0;
+    let made = count(&mut || {
+        for n in 0..SPOTS {
+            name.clear();
+            _ = write!(name, "spot-{n}");
+            names += name.len();
+            spots.push(host.create(&name, ()).expect("a name that is free"));
+        }
+    });
+    let of_names = names as f64 + name.capacity() as f64;
+    let idle = (made.kept as f64 - of_names) / f64::from(SPOTS);
+    let burst = || {
+        tokio.block_on(async {
+            for spot in &spots[..BURSTS.0 as usize] {
+                let held = spot.enter().await.expect("an open Spot");
+                for _ in 0..BURSTS.1 {
+                    spot.send(|_| async {}).await.expect("room in the queue");
+                }
+                drop(held);
+                spot.request(|_| async {}).await.expect("an open Spot");
+            }
+            for _ in 0..BURSTS.0 * BURSTS.1 {
+                yield_now().await;
+            }
+        });
+    };
+    // The executor's own queues have grown before anything is counted.
+    burst();
+    let after = count(&mut || burst()).kept as f64 / f64::from(BURSTS.0);
+    (idle, after)
+}
+
+/// Bytes of each idle actor of ractor.
+fn idle_ractors(count: Count) -> f64 {
+    let tokio = one_thread();
+    let mut actors = Vec::with_capacity(WAITING as usize);
+    let made = count(&mut || {
+        tokio.block_on(async {
+            for _ in 0..WAITING {
+                let actor = ractor::Actor::spawn(None, Ractor, ()).await;
+                actors.push(actor.expect("an actor").0);
+            }
+        });
+    });
+    made.kept as f64 / f64::from(WAITING)
+}
+
+/// Bytes of each idle actor of kameo.
+fn idle_kameos(count: Count) -> f64 {
+    let tokio = one_thread();
+    let mut actors = Vec::with_capacity(WAITING as usize);
+    let made = count(&mut || {
+        tokio.block_on(async {
+            for _ in 0..WAITING {
+                let actor = Kameo::spawn(Kameo::default());
+                actor.wait_for_startup().await;
+                actors.push(actor);
+            }
+        });
+    });
+    made.kept as f64 / f64::from(WAITING)
 }
 
 /// The sum of the threads' own peaks, of 1,000,000 calls in all.

@@ -36,6 +36,8 @@ pub struct Batch {
     pub mean: f64,
     /// Latency of single calls, where a row watches them.
     pub latency: Option<Latency>,
+    /// The share of calls that had to queue, where a row watches it.
+    pub queued: Option<f64>,
     /// Whether it had the processors to itself.
     pub calm: bool,
 }
@@ -49,7 +51,17 @@ impl Batch {
             took,
             mean: took / f64::from(calls),
             latency: None,
+            queued: None,
             calm: true,
+        }
+    }
+
+    /// The same batch, of which this share of the calls had to queue.
+    #[must_use]
+    pub fn queued(self, share: f64) -> Self {
+        Self {
+            queued: Some(share),
+            ..self
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::rows::fixtures::{Never, SECONDS, Texts, one_thread, runtime};
 use crate::rows::{COMPOSED, KEYED, Pace, RUN};
 
 /// The median of each contender.
-fn medians(pace: Pace, mut contenders: Vec<Contender<'_>>) -> Vec<(&'static str, f64)> {
+pub(super) fn medians(pace: Pace, mut contenders: Vec<Contender<'_>>) -> Vec<(&'static str, f64)> {
     let measured = rotate(short(pace), &mut contenders);
     let names = measured.names().iter();
     names

@@ -5,6 +5,7 @@
 
 mod calls;
 mod queues;
+mod spots;
 
 use std::time::Duration;
 
@@ -110,6 +111,27 @@ pub const CURVES: &[Spec] = &[
         unit: "ns a task",
         sizes: TO_A_MILLION,
         measure: queues::parked,
+    },
+    Spec {
+        id: "spots",
+        title: "A request to one of so many Spots, another each time",
+        unit: "ns a request",
+        sizes: TO_A_MILLION,
+        measure: spots::requests,
+    },
+    Spec {
+        id: "spot-lives",
+        title: "So many Spots made, then closed",
+        unit: "ns a Spot",
+        sizes: TO_A_MILLION,
+        measure: spots::lives,
+    },
+    Spec {
+        id: "spot-timers",
+        title: "So many timers registered, each of which ticks once a period",
+        unit: "ns a timer",
+        sizes: TO_A_MILLION,
+        measure: spots::ticks,
     },
 ];
 

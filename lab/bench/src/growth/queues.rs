@@ -16,7 +16,7 @@ use crate::rows::fixtures::{Never, forever, one_thread, runtime};
 use crate::rows::{COMPOSED, Leaving, Pace, RUN, full_composed, full_contract, leave};
 
 /// The median of enough repeats, few for many items.
-fn repeated(items: u32, pace: Pace, mut a_time: impl FnMut() -> f64) -> f64 {
+pub(super) fn repeated(items: u32, pace: Pace, mut a_time: impl FnMut() -> f64) -> f64 {
     let (all, least) = match pace {
         Pace::Smoke => (1, 1),
         Pace::Quick => (200_000, 2),
@@ -27,7 +27,7 @@ fn repeated(items: u32, pace: Pace, mut a_time: impl FnMut() -> f64) -> f64 {
 }
 
 /// Nanoseconds since, the two clock reads left out, an item.
-fn since(began: Instant, items: u32) -> f64 {
+pub(super) fn since(began: Instant, items: u32) -> f64 {
     let took = began.elapsed();
     let clock = {
         let began = Instant::now();

@@ -48,8 +48,12 @@ pub enum Column {
     Call99,
     /// Nanoseconds: the longest that a task stood ready without being polled, in half of the batches.
     Unpolled,
+    /// Of 100 calls, how many had to queue.
+    Queued,
     /// Millions of calls a second.
     Rate,
+    /// How often an executor polled what had been woken, a call.
+    WakeUps,
     /// Allocations a call.
     Allocations,
     /// Bytes allocated a call.
@@ -62,6 +66,12 @@ pub enum Column {
     Record,
     /// Bytes on the heap for each tokio task that waits in a call.
     Task,
+    /// Bytes of a handle.
+    Handle,
+    /// Bytes on the heap for each that is idle.
+    Idle,
+    /// How many bytes more each of them keeps after a burst of work.
+    AfterBurst,
     /// Nanoseconds a call that leaves, of 10,000.
     LeaveFew,
     /// Nanoseconds a call that leaves, of 1,000,000.
@@ -81,13 +91,18 @@ impl Column {
             Self::Call50 => "call p50",
             Self::Call99 => "call p99",
             Self::Unpolled => "unpolled",
+            Self::Queued => "queued %",
             Self::Rate => "M/s",
+            Self::WakeUps => "wake-ups",
             Self::Allocations => "allocs",
             Self::Bytes => "bytes",
             Self::Peak => "peak heap",
             Self::Future => "future B",
             Self::Record => "record B",
             Self::Task => "task B",
+            Self::Handle => "handle B",
+            Self::Idle => "idle B",
+            Self::AfterBurst => "after burst",
             Self::LeaveFew => "of 10,000",
             Self::LeaveMany => "of 1,000,000",
             Self::Growth => "growth",

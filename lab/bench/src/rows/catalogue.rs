@@ -1,7 +1,7 @@
 //! The rows themselves: their names, contenders and targets, in the order in which they are printed.
 
-use super::Target::{Figure, Rate, Slowest, Time};
-use super::{Kind, Pace, Spec, calls, mixed, pair, parked, queued};
+use super::Target::{Figure, Least, Rate, Slowest, Time};
+use super::{Kind, Pace, Spec, calls, mixed, pair, parked, queued, spots};
 use crate::measure::Effort;
 use crate::report::Column;
 
@@ -152,5 +152,63 @@ pub const ROWS: &[Spec] = &[
         title: "the same, each handler suspending once with what it holds",
         kind: Kind::Load(mixed::suspending, |pace| pace.tasks(24)),
         targets: &[Rate(BURSAR, COMPOSED, 1.1), Slowest(BURSAR, COMPOSED, 1.0)],
+    },
+    Spec {
+        id: "spot-enter",
+        title: "an inline turn: enter, touch the state, leave",
+        kind: Kind::Calls(spots::enter, Pace::short),
+        targets: &[
+            Figure(spots::ENTER, Column::Batch50, 20.0),
+            Figure(spots::ENTER, Column::Allocations, 0.0),
+        ],
+    },
+    Spec {
+        id: "spot-request",
+        title: "a turn that outlives its requester, 1 asker, one thread",
+        kind: Kind::Calls(spots::request, Pace::short),
+        targets: &[
+            Time(spots::REQUEST, spots::ACTIX, 0.55),
+            Time(spots::REQUEST, spots::RACTOR, 0.25),
+            Figure(spots::REQUEST, Column::Allocations, 1.0),
+        ],
+    },
+    Spec {
+        id: "spot-request-2",
+        title: "a turn that outlives its requester, 1 asker, 2 workers",
+        kind: Kind::Load(spots::two_workers_one_asker, |pace| pace.tasks(4_000)),
+        targets: &[Time(spots::REQUEST, spots::RACTOR, 0.25)],
+    },
+    Spec {
+        id: "spot-askers",
+        title: "64 askers of one Spot, 2 workers",
+        kind: Kind::Load(spots::many_askers, |pace| pace.tasks(256)),
+        targets: &[
+            Time(spots::REQUEST, spots::RACTOR, 0.6),
+            Least(spots::REQUEST, Column::Queued, 30.0),
+        ],
+    },
+    Spec {
+        id: "spot-suspends",
+        title: "a turn that suspends once and keeps its gate, 1 asker, one thread",
+        kind: Kind::Calls(spots::suspends, Pace::short),
+        targets: &[
+            Time(spots::REQUEST, spots::ACTIX, 0.6),
+            Figure(spots::REQUEST, Column::Allocations, 2.0),
+        ],
+    },
+    Spec {
+        id: "spot-yield",
+        title: "return the gate, let another turn run, take it back; beside an actor that is asked",
+        kind: Kind::Calls(spots::yields, Pace::short),
+        targets: &[Figure(spots::YIELD, Column::WakeUps, 2.0)],
+    },
+    Spec {
+        id: "spot-idle",
+        title: "an idle Spot, over its state and name; beside an idle actor",
+        kind: Kind::Sizes(spots::idle),
+        targets: &[
+            Figure(spots::IDLE, Column::Idle, 128.0),
+            Figure(spots::IDLE, Column::AfterBurst, 0.0),
+        ],
     },
 ];

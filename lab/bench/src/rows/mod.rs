@@ -8,6 +8,7 @@ mod mixed;
 mod pair;
 mod parked;
 mod queued;
+mod spots;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::report::{Bound, Column, Row, Seen, Verdict};
 pub use catalogue::ROWS;
 pub(crate) use catalogue::{BURSAR, COMPOSED, KEYED, RUN, SEMAPHORE};
 pub use parked::{Leaving, full_composed, full_contract, leave};
+pub(crate) use spots::{IDLE, KAMEO, RACTOR, REQUEST, YIELD, host, wake_ups};
 
 /// How thorough the whole program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +118,10 @@ enum Target {
     Rate(&'static str, &'static str, f64),
     /// The subject's 99th percentile over the peer's.
     Slowest(&'static str, &'static str, f64),
-    /// A figure by itself.
+    /// A figure by itself, at most.
     Figure(&'static str, Column, f64),
+    /// A figure by itself, at least.
+    Least(&'static str, Column, f64),
 }
 
 /// Makes some calls of one contender, and nothing else.
@@ -210,6 +214,11 @@ fn seen(measured: &Measured) -> Vec<Seen> {
             .with(Column::BatchMin, quantile(&means, 0.0))
             .with(Column::Batch99, quantile(&means, 0.99))
             .with(Column::Rate, 1e3 / middle);
+        let shares = measured.sorted(name, queued);
+        let seen = match shares.first() {
+            Some(share) if !share.is_nan() => seen.with(Column::Queued, quantile(&shares, 0.5)),
+            _ => seen,
+        };
         if !measured.watched() {
             return seen;
         }
@@ -236,6 +245,10 @@ fn p99(batch: &Batch) -> f64 {
     batch.latency.map_or(f64::NAN, |latency| latency.p99)
 }
 
+fn queued(batch: &Batch) -> f64 {
+    batch.queued.map_or(f64::NAN, |share| 100.0 * share)
+}
+
 fn unpolled(batch: &Batch) -> f64 {
     batch.latency.map_or(f64::NAN, |latency| latency.unpolled)
 }
@@ -249,7 +262,7 @@ impl Target {
                 ("calls/s", rate, subject, peer, Bound::AtLeast(least))
             }
             Self::Slowest(subject, peer, most) => ("p99", p99, subject, peer, Bound::AtMost(most)),
-            Self::Figure(..) => return None,
+            Self::Figure(..) | Self::Least(..) => return None,
         };
         let ratio = measured.ratio(subject, peer, of);
         Some(Verdict {
@@ -264,12 +277,13 @@ impl Target {
 
     /// Of a figure by itself; `None` where it was not found.
     fn of_figures(self, row: &Row) -> Option<Verdict> {
-        let Self::Figure(name, column, most) = self else {
-            return None;
+        let (name, column, bound) = match self {
+            Self::Figure(name, column, most) => (name, column, Bound::AtMost(most)),
+            Self::Least(name, column, least) => (name, column, Bound::AtLeast(least)),
+            Self::Time(..) | Self::Rate(..) | Self::Slowest(..) => return None,
         };
         let contender = row.seen.iter().find(|seen| seen.name == name)?;
         let seen = contender.get(column)?;
-        let bound = Bound::AtMost(most);
         Some(Verdict {
             what: format!("{}, {name}", column.heading()),
             seen,
@@ -291,10 +305,10 @@ mod tests {
             let row = spec.measure(Pace::Smoke);
             assert!(row.seen.len() >= 2, "{}: a row has peers", spec.id);
             let ratios = spec.targets.iter();
-            let ratios = ratios.filter(|target| !matches!(target, Target::Figure(..)));
+            let ratios = ratios.filter(|of| !matches!(of, Target::Figure(..) | Target::Least(..)));
             assert_eq!(row.verdicts.len(), ratios.count(), "{}", spec.id);
             for target in spec.targets {
-                if let Target::Figure(name, ..) = target {
+                if let Target::Figure(name, ..) | Target::Least(name, ..) = target {
                     assert!(row.seen.iter().any(|seen| seen.name == *name), "{name}");
                 }
             }
