@@ -13,6 +13,7 @@ use crate::random::Random;
 mod calls;
 mod line;
 mod place;
+mod spots;
 mod storm;
 
 /// A round that took longer hangs: something was lost. No round's verdict depends on it otherwise.
@@ -38,9 +39,9 @@ pub fn executor() -> Executor {
 /// How much a round did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Calls polled at least once.
+    /// Calls polled at least once, and work handed to Spots.
     pub calls: u64,
-    /// Times that somebody went in: handlers that ran, and holders of permits.
+    /// Times that somebody went in: handlers that ran, holders of permits, and turns.
     pub entries: u64,
 }
 
@@ -50,11 +51,12 @@ pub struct Tally {
 /// What of the contract was broken.
 pub fn round(executor: &Executor, seed: u64) -> Result<Tally, String> {
     let mut random = Random::new(seed);
-    match random.below(6) {
+    match random.below(9) {
         0 | 1 => line::budget(executor, seed, &mut random),
         2 => line::key(executor, seed, &mut random),
         3 => storm::threads(executor, seed, &mut random),
-        _ => storm::tasks(executor, seed, &mut random),
+        4 | 5 => storm::tasks(executor, seed, &mut random),
+        _ => spots::round(executor, seed, &mut random),
     }
     .map_err(|why| {
         format!(

@@ -24,7 +24,7 @@ const KEY: &str = "order 7";
 struct Wanted;
 
 /// How a future that was polled a number of times ended.
-enum Ended<T> {
+pub(super) enum Ended<T> {
     Answered(T),
     Dropped,
     /// A handler panicked, as it was told to.
@@ -32,7 +32,7 @@ enum Ended<T> {
 }
 
 /// Polls a future this often at most, then drops it.
-async fn leave_after<F: Future>(polls: u64, future: F) -> Ended<F::Output> {
+pub(super) async fn leave_after<F: Future>(polls: u64, future: F) -> Ended<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
     poll_fn(|cx| {
