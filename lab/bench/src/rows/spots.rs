@@ -230,11 +230,10 @@ fn askers(askers: u32) -> Vec<Contender<'static>> {
     let add = Add { suspend: false };
     vec![
         tasks(REQUEST, askers, move |n| async move {
-            let mut number = numbers.fetch_add(u64::from(n), Ordering::Relaxed);
+            let first = numbers.fetch_add(u64::from(n), Ordering::Relaxed);
             let mut queued = 0;
-            for _ in 0..n {
+            for number in first..first + u64::from(n) {
                 queued += u32::from(asks(spot, number).await);
-                number += 1;
             }
             Some(queued)
         }),
