@@ -10,8 +10,10 @@ use std::time::Instant;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
+mod chains;
 mod mixed;
 mod narrow;
+mod retries;
 mod world;
 
 /// A scenario by its name, and its share of the executions.
@@ -33,6 +35,11 @@ const SCENARIOS: &[Scenario] = &[
         1,
         narrow::joining_a_closing_queue,
     ),
+    ("pausing_into_a_drain", 3, retries::pausing_into_a_drain),
+    ("spending", 1, retries::spending),
+    ("resizing", 3, retries::resizing),
+    ("crossing", 2, chains::crossing),
+    ("outliving_its_parent", 2, chains::outliving_its_parent),
 ];
 
 /// How many priority changes PCT makes: bugs that need one preemption fewer are found with a known chance.

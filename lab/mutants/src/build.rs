@@ -189,8 +189,18 @@ fn blame(error: &Value, switched: &Written<'_>, built: &mut Built) -> Result<(),
         }
     }
     // "aborting due to .." and the like say nothing of their own.
-    if spans.is_empty() {
+    let Some(span) = spans.iter().find(|span| span["is_primary"] == true) else {
         return Ok(());
+    };
+    // The first value that a function returns decides its type: what comes next is found wanting, and the alternative before
+    // it is to blame.
+    if let Some(of) = switched.get(span["file_name"].as_str().unwrap_or_default()) {
+        let start = span["byte_start"].as_u64().unwrap_or(0) as usize;
+        let before = of.places.iter().filter(|(place, _)| place.end <= start);
+        if let Some((_, number)) = before.max_by_key(|(place, _)| place.end) {
+            built.unviable.insert(*number);
+            return Ok(());
+        }
     }
     Err(format!(
         "no mutant's fault:\n{}",

@@ -57,7 +57,7 @@ fn run(drains: bool) {
         .collect();
     let drain = drains.then(|| {
         let world = Arc::clone(&place.world);
-        thread::spawn(move || block_on(world.drain()))
+        thread::spawn(move || block_on(world.drain_and_count()))
     });
     for flag in &flags {
         place.world.clock.advance(Duration::from_millis(1));
@@ -69,7 +69,7 @@ fn run(drains: bool) {
     }
     if let Some(drain) = drain {
         drain.join().expect("the drain ends");
-        block_on(place.world.drain());
+        block_on(place.world.drain_and_count());
     }
     place.world.assert_idle();
 }

@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use bursar::{CallError, Contract, Failure, ManualClock, Policy, Runtime};
+use bursar::{CallError, Contract, Failure, ManualClock, Policy, Runtime, RuntimeBuilder};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
@@ -30,6 +31,10 @@ pub struct Operation {
 
 impl World {
     pub fn new() -> Arc<Self> {
+        Self::built(|builder| builder)
+    }
+
+    pub fn built(with: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder) -> Arc<Self> {
         let clock = ManualClock::new();
         let builder = CAPACITIES
             .into_iter()
@@ -37,7 +42,10 @@ impl World {
                 builder.resource(name, capacity)
             });
         Arc::new(Self {
-            runtime: builder.clock(clock.clone()).build().expect("valid budgets"),
+            runtime: with(builder)
+                .clock(clock.clone())
+                .build()
+                .expect("valid budgets"),
             clock,
             ledger: Ledger::new(&CAPACITIES.map(|(_, capacity)| capacity)),
         })
@@ -50,6 +58,11 @@ impl World {
                 policy.claim(CAPACITIES[*budget].0, *units)
             });
         let policy = if rejects { policy.reject() } else { policy };
+        self.operation_of(name, policy, claims)
+    }
+
+    /// An operation with a policy that has these claims.
+    pub fn operation_of<E>(&self, name: &str, policy: Policy<E>, claims: Claims) -> Operation {
         Operation {
             contract: self.runtime.contract(name, policy).expect("a valid policy"),
             claims,
@@ -67,8 +80,7 @@ impl World {
         assert_eq!(self.ledger.empty(), Ok(()), "drained too early");
     }
 
-    /// As [`drain`](Self::drain); and every call that was admitted is counted finished at this very moment. Calls turned
-    /// away while they hold nothing are left out of scenarios that ask this: a drain has no word in which to see them.
+    /// As [`drain`](Self::drain); and every call that was admitted is counted finished at this very moment.
     pub async fn drain_and_count(&self) {
         self.drain().await;
         let total = self.runtime.stats().total();
@@ -130,6 +142,20 @@ pub async fn leave_after<F: Future>(polls: u32, future: F) -> Option<F::Output> 
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    })
+    .await
+}
+
+/// Polls a future to its end, turning the clock by a millisecond whenever it is pending and timers are armed. With the
+/// runtime's other clock standing still, whoever waits for a moment comes to it, and nobody has to turn for ever.
+pub async fn turning<F: Future>(clock: &ManualClock, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let poll = future.as_mut().poll(cx);
+        if poll.is_pending() && clock.timers() > 0 {
+            clock.advance(Duration::from_millis(1));
+        }
+        poll
     })
     .await
 }
