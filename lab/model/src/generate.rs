@@ -247,7 +247,8 @@ impl<C: Choices> Generator<'_, C> {
     }
 
     fn what(&mut self, config: &Config, model: &Model) -> Option<Move> {
-        Some(match self.below(22)? {
+        Some(match self.below(24)? {
+            22..=23 => Move::Spawn(self.id(), self.spec(config, model)?),
             20..=21 => Move::AnswerLater(self.pick(&WORDS)?, self.pick(&[0, 1, 5, 5, 10, 15])?),
             0..=9 => Move::Answer(self.pick(&WORDS)?),
             10..=11 => Move::AnswerWhenCancelled(self.pick(&WORDS)?),

@@ -59,13 +59,19 @@ struct Drain {
 #[derive(Clone, Debug, Default)]
 struct Call {
     spec: Spec,
-    /// The call that this one is made from inside.
+    /// The call that this one is made from inside, as long as the attempt lasts in which it was.
     parent: Option<Id>,
+    /// By a task of its own.
+    spawned: bool,
     stage: Stage,
     key_held: bool,
     /// How many of the operation's claims are held.
     claims_held: usize,
     finished: bool,
+    /// Its wait began as a part of live work.
+    inside: bool,
+    /// It was let past the stop as a part of live work, and goes on though that has ended.
+    late: bool,
     /// Shutdown ended its wait.
     withdrawn: bool,
     /// Counted among the waiting calls of its operation, and until when it may wait (B10).
@@ -219,6 +225,11 @@ impl Model {
 }
 
 impl Call {
+    /// Nobody awaits it but the script.
+    fn is_root(&self) -> bool {
+        self.parent.is_none() || self.spawned
+    }
+
     fn waits(&self) -> bool {
         matches!(
             self.stage,

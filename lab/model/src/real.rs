@@ -113,6 +113,10 @@ impl Real {
             }
             Step::Fire(id) => self.stage.fire(*id),
         }
+        let spawned = std::mem::take(&mut self.stage.script().spawned);
+        for (id, call) in spawned {
+            self.keep(id, What::Call(call));
+        }
         std::mem::take(&mut self.stage.script().events)
     }
 

@@ -119,6 +119,8 @@ pub enum Move {
     Yield,
     /// Makes a call of the same runtime and awaits it.
     Nest(Id, Spec),
+    /// Makes a call of the same runtime and leaves it to the script, its chain taken along.
+    Spawn(Id, Spec),
     /// Awaits a drain of the runtime it runs in.
     Drain,
 }

@@ -58,6 +58,7 @@ impl Model {
         let Some(key) = self.key(id) else {
             return self.take_budgets(id);
         };
+        self.let_in(id);
         if let Entry::Vacant(free) = self.keys.entry(key) {
             free.insert(VecDeque::new());
             self.call(id).key_held = true;
@@ -80,6 +81,7 @@ impl Model {
                 self.call(id).withdrawn = true;
                 return self.refuse(id, EndedBy::Stopping, None);
             }
+            self.let_in(id);
             // At once only if it fits and nobody waits.
             if self.fits(budget, units) && self.budgets[budget].queue.is_empty() {
                 self.budgets[budget].in_use += units;
@@ -126,13 +128,22 @@ impl Model {
         let until = longest.map(|longest| self.now + longest);
         let call = self.call(id);
         call.stage = stage;
+        call.inside = call.late || call.parent.is_some();
         call.wait_until = call.wait_until.or(until);
         Polled::Pending
     }
 
     /// Whether the lifecycle gate is closed to this call. Nested work passes (D1).
     pub(super) fn turned_away(&self, id: Id) -> bool {
-        self.stopping && self.calls[&id].parent.is_none()
+        let call = &self.calls[&id];
+        self.stopping && !call.late && call.parent.is_none()
+    }
+
+    /// Open: past the stop, what live work lets in stays in.
+    pub(super) fn let_in(&mut self, id: Id) {
+        let stopping = self.stopping;
+        let call = self.call(id);
+        call.late |= stopping && call.parent.is_some();
     }
 
     /// B9: which of the caller's bounds has ended. Open: the token counts first.

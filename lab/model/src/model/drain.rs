@@ -29,7 +29,8 @@ impl Model {
     /// holds something, once it has seen it.
     fn stop(&mut self) {
         self.stopping = true;
-        let outside = |call: &Call| call.parent.is_none();
+        // Open: a wait that began inside live work stays a part of it, though the attempt that left it behind has ended.
+        let outside = |call: &Call| !call.inside;
         for id in self.ids(|call| outside(call) && call.waits()) {
             self.leave_queue(id);
             let call = self.call(id);

@@ -41,12 +41,16 @@ impl Model {
         if self.turned_away(id) {
             return self.error(id, failure, Some(EndedBy::Stopping));
         }
-        // It keeps its key and no units.
+        // It keeps its key and no units. Without a key it stays in the runtime otherwise, and that lets it in.
+        if !self.calls[&id].key_held {
+            self.let_in(id);
+        }
         self.give_units(id);
         // Time goes on in whole milliseconds.
         let until = self.now + pause.div_ceil(MILLISECOND);
         let call = self.call(id);
         call.stage = Stage::Pausing(until, Wait::Waiting);
+        call.inside = call.late || call.parent.is_some();
         call.pausing = Some(failure);
         Polled::Pending
     }

@@ -8,7 +8,7 @@ impl Model {
     /// What is seen to happen.
     pub fn step(&mut self, step: &Step) -> Vec<Event> {
         match step {
-            Step::Call(id, spec) => self.make(*id, spec, None),
+            Step::Call(id, spec) => self.make(*id, spec, None, false),
             Step::Drain(id, bound) => {
                 let (begun, deadline) = (false, None);
                 let drain = Drain {
@@ -40,7 +40,7 @@ impl Model {
     /// Whether the step says something about this state. Others are left out.
     pub fn applies(&self, step: &Step) -> bool {
         let call = |id| self.calls.get(id);
-        let root = |id| call(id).is_some_and(|call| call.parent.is_none());
+        let root = |id| call(id).is_some_and(Call::is_root);
         let ended = |id| call(id).is_some_and(|call| call.stage == Stage::Permit);
         match step {
             Step::Call(..) | Step::Drain(..) | Step::Advance(_) | Step::Resize(..) => true,
@@ -51,9 +51,9 @@ impl Model {
         }
     }
 
-    /// What the script holds: calls that are not nested, and drains.
+    /// What the script holds: calls that no handler awaits, and drains.
     pub fn roots(&self) -> Vec<Id> {
-        let mut roots = self.ids(|call| call.parent.is_none());
+        let mut roots = self.ids(Call::is_root);
         roots.extend(self.drains.keys());
         roots
     }
@@ -71,7 +71,7 @@ impl Model {
     /// The futures that have something to see, and so must have been woken since they were last polled (B3, B8, C4, C5,
     /// D1).
     pub fn restless(&self) -> Vec<Id> {
-        let mut restless = self.ids(|call| call.parent.is_none() && self.stirs(call));
+        let mut restless = self.ids(|call| call.is_root() && self.stirs(call));
         let ended = |drain: &Drain| drain.begun && (self.drained() || self.past(drain.deadline));
         let drains = self.drains.iter().filter(|(_, drain)| ended(drain));
         restless.extend(drains.map(|(id, _)| *id));
@@ -100,11 +100,12 @@ impl Model {
         }
     }
 
-    fn make(&mut self, id: Id, spec: &Spec, parent: Option<Id>) {
+    fn make(&mut self, id: Id, spec: &Spec, parent: Option<Id>, spawned: bool) {
         let spec = spec.clone();
         let call = Call {
             spec,
             parent,
+            spawned,
             ..Call::default()
         };
         self.calls.insert(id, call);
@@ -179,9 +180,10 @@ impl Model {
                     return Said::Nothing;
                 }
                 Some(Move::Nest(child, spec)) => {
-                    self.make(child, &spec, Some(id));
+                    self.make(child, &spec, Some(id), false);
                     self.call(id).child = Some(child);
                 }
+                Some(Move::Spawn(child, spec)) => self.make(child, &spec, Some(id), true),
                 // D4: refused, and nothing is closed.
                 Some(Move::Drain) => self.events.push(Event::RefusedToDrain(id)),
             }
@@ -194,6 +196,12 @@ impl Model {
         let permits = std::mem::take(&mut call.permits);
         for child in call.child.take().into_iter().chain(permits) {
             self.leave(child);
+        }
+        // B11: what it left behind is on its own.
+        let left = |call: &&mut Call| call.parent == Some(id);
+        for child in self.calls.values_mut().filter(left) {
+            child.parent = None;
+            child.spawned = false;
         }
         let in_use = self.budgets.iter().map(|budget| budget.in_use).collect();
         self.events

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bursar::{Attempt, Classify, Failure, ManualClock, Operation, Permit, Runtime, ShutdownError};
+use bursar::{
+    Attempt, Classify, Failure, ManualClock, Operation, Permit, Runtime, ShutdownError, in_chain,
+};
 
 use super::BoxFuture;
 use super::caller::{Ended, Input, Puppeteer, call};
@@ -30,6 +32,8 @@ pub(super) struct Script {
     /// Of the handlers that have been polled.
     wakers: BTreeMap<Id, Waker>,
     tokens: BTreeMap<Id, TokenState>,
+    /// Calls that handlers have left to the script.
+    pub(super) spawned: Vec<(Id, BoxFuture<'static, Ended>)>,
 }
 
 #[derive(Default)]
@@ -179,6 +183,10 @@ impl Future for Puppet<'_> {
                 }
                 Move::Nest(id, spec) => {
                     this.child = Some((id, call(Arc::clone(stage), id, spec)));
+                }
+                Move::Spawn(id, spec) => {
+                    let call = in_chain(call(Arc::clone(stage), id, spec));
+                    stage.script().spawned.push((id, Box::pin(call)));
                 }
                 Move::Drain => {
                     let drain = pin!(stage.runtime.shutdown()).poll(cx);
