@@ -38,6 +38,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! What kind and outcome each situation has, and the defaults, stand in tables in `docs/http.md` of the repository.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -79,3 +81,8 @@ pub use stream::BodyStream;
 pub use submit::SubmitStats;
 pub use surface::{Detached, OneShot, Registered, Surface};
 pub use turn::{TurnClient, TurnHttp};
+
+/// The guide's examples, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/http.md")]
+struct Guide;

@@ -65,20 +65,20 @@ impl Transport {
         proxy: Option<Proxy>,
     ) -> Result<Self, Error> {
         let proxy = proxy.map(Arc::new);
-        let pool = |protocols| -> Result<Pool, Error> {
+        let tls = tls::config(tls)?;
+        let pool = |protocols: Protocols| {
             let http2_only = protocols == Protocols::Http2;
-            let tls = tls::config(tls, protocols)?;
-            let connector = Connector::new(tls, proxy.clone(), http2_only);
-            Ok(legacy::Client::builder(Tracking)
+            let connector = Connector::new(protocols.offered_by(&tls), proxy.clone(), http2_only);
+            legacy::Client::builder(Tracking)
                 .pool_idle_timeout(IDLE)
                 .pool_timer(TokioTimer::new())
                 .timer(TokioTimer::new())
                 .http2_only(http2_only)
-                .build(connector))
+                .build(connector)
         };
-        let main = pool(protocols)?;
+        let main: Pool = pool(protocols);
         let http1 = match protocols {
-            Protocols::Either => Some(pool(Protocols::Http1)?),
+            Protocols::Either => Some(pool(Protocols::Http1)),
             Protocols::Http1 => Some(main.clone()),
             Protocols::Http2 => None,
         };

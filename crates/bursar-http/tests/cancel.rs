@@ -244,3 +244,30 @@ async fn case_39_one_way_requests_leave_no_connection_behind() {
     );
     assert_eq!(runtime.stats().budgets[0].in_use, 0);
 }
+
+#[tokio::test]
+async fn g7_a_timeout_before_a_byte_of_the_request_left_is_transient() {
+    // The server takes the connection and never answers the TLS handshake.
+    let accepted = Arc::new(Notify::new());
+    let accepts = Arc::clone(&accepted);
+    let server = Server::start(move |mut peer, _| {
+        let accepted = Arc::clone(&accepts);
+        async move {
+            accepted.notify_one();
+            peer.closed().await;
+        }
+    })
+    .await;
+    let clock = ManualClock::new();
+    let secure = server.url().replace("http://", "https://");
+    let client = bursar_http::Client::builder().base_url(secure);
+    let client = client.clock(clock.clone()).build().unwrap();
+    let mut request = pin!(client.post("/").json(&1).send_raw());
+    until(request.as_mut(), &accepted).await;
+    clock.advance(Duration::from_secs(3));
+    let error = request.await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.outcome()),
+        (ErrorKind::DeadlineExceeded, Outcome::Transient)
+    );
+}

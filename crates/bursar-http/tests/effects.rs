@@ -260,3 +260,31 @@ async fn g11_a_contract_and_retries_of_its_own_exclude_each_other() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn g7_a_request_whose_own_body_fails_was_sent_or_not() {
+    let server = Server::answering(|_| ok("7")).await;
+    let client = server.client().build().unwrap();
+    let broken = || Err::<Bytes, _>(std::io::Error::other("no more"));
+    for (chunks, outcome) in [
+        (vec![broken()], Outcome::Transient),
+        (
+            vec![Ok(Bytes::from(vec![0; 1 << 20])), broken()],
+            Outcome::Uncertain,
+        ),
+    ] {
+        let stream = futures_util::stream::iter(chunks);
+        let error = client
+            .put("/")
+            .body_stream(stream)
+            .send_raw()
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.kind(), error.outcome()),
+            (ErrorKind::InternalFailure, outcome)
+        );
+    }
+    // The server saw no whole request, and the client goes on.
+    assert_eq!(client.get("/").fetch::<u8>().await.unwrap(), 7);
+}

@@ -25,10 +25,21 @@ pub(crate) enum Protocols {
     Http2,
 }
 
-pub(crate) fn config(
-    options: &TlsOptions,
-    protocols: Protocols,
-) -> Result<Arc<ClientConfig>, Error> {
+impl Protocols {
+    /// The same configuration, offering these.
+    pub(crate) fn offered_by(self, config: &ClientConfig) -> Arc<ClientConfig> {
+        let offered: &[&[u8]] = match self {
+            Self::Either => &[b"h2", b"http/1.1"],
+            Self::Http1 => &[b"http/1.1"],
+            Self::Http2 => &[b"h2"],
+        };
+        let mut config = config.clone();
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        Arc::new(config)
+    }
+}
+
+pub(crate) fn config(options: &TlsOptions) -> Result<ClientConfig, Error> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     for pem in &options.trusted_pem {
@@ -43,8 +54,8 @@ pub(crate) fn config(
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::usage("TLS cannot be set up").because(error))?
         .with_root_certificates(roots);
-    let mut config = match &options.client_pem {
-        None => builder.with_no_client_auth(),
+    match &options.client_pem {
+        None => Ok(builder.with_no_client_auth()),
         Some(pem) => {
             let name = "client_certificate_pem";
             let chain = certificates(name, pem)?;
@@ -53,15 +64,9 @@ pub(crate) fn config(
             })?;
             builder
                 .with_client_auth_cert(chain, key)
-                .map_err(|error| invalid(name, "certificate and key do not fit").because(error))?
+                .map_err(|error| invalid(name, "certificate and key do not fit").because(error))
         }
-    };
-    config.alpn_protocols = match protocols {
-        Protocols::Either => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        Protocols::Http1 => vec![b"http/1.1".to_vec()],
-        Protocols::Http2 => vec![b"h2".to_vec()],
-    };
-    Ok(Arc::new(config))
+    }
 }
 
 fn certificates(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
