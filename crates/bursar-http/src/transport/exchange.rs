@@ -5,6 +5,8 @@
 //! leaves and the connection that begins never disagree: who finds the request withdrawn seals an HTTP/1 connection
 //! before a byte is written. Where HTTP/2 may be spoken hyper-util is asked which connection it chose
 //! (`capture_connection`), since a shared one cannot be sealed.
+//!
+//! Lock order: an exchange's state, then its wire's. Wakers are woken after both.
 
 use std::fmt;
 use std::pin::Pin;
@@ -125,15 +127,21 @@ impl Exchange {
     /// What is known of a request that failed without an answer. Nothing more of it leaves.
     pub(crate) fn failed(&self) -> Sent {
         let mut state = self.lock();
-        match &state.stage {
+        let (wire, taken) = match &state.stage {
             Stage::Untouched => {
                 // The error has come back, so the request has: nobody can take it any more.
                 state.stage = Stage::Withdrawn;
-                Sent::Nothing
+                return Sent::Nothing;
             }
-            Stage::Withdrawn => Sent::Nothing,
-            Stage::Taken(wire, taken) if wire.seal_unwritten(*taken) => Sent::Nothing,
-            Stage::Taken(..) | Stage::Lost => Sent::Perhaps,
+            Stage::Withdrawn => return Sent::Nothing,
+            Stage::Lost => return Sent::Perhaps,
+            Stage::Taken(wire, taken) => (Arc::clone(wire), *taken),
+        };
+        drop(state);
+        if wire.seal_unwritten(taken) {
+            Sent::Nothing
+        } else {
+            Sent::Perhaps
         }
     }
 
@@ -156,18 +164,29 @@ impl Exchange {
 
     /// The caller leaves after the answer's head: a request that is still being sent is stopped.
     pub(crate) fn abandon_rest(&self) {
-        if let Stage::Taken(wire, taken) = &self.lock().stage {
-            wire.seal_partial(*taken);
+        let taken = match &self.lock().stage {
+            Stage::Taken(wire, taken) => Some((Arc::clone(wire), *taken)),
+            _ => None,
+        };
+        if let Some((wire, taken)) = taken {
+            wire.seal_partial(taken);
         }
     }
 
     /// Ready once the request's last byte was written. HTTP/1 alone knows.
     pub(crate) fn poll_submitted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let waker = cx.waker().clone();
         let mut state = self.lock();
         match &state.stage {
-            Stage::Taken(wire, taken) => wire.poll_flushed(*taken, cx),
+            Stage::Taken(wire, taken) => {
+                let (wire, taken) = (Arc::clone(wire), *taken);
+                drop(state);
+                wire.poll_flushed(taken, cx)
+            }
             Stage::Untouched => {
-                state.submitter = Some(cx.waker().clone());
+                let old = state.submitter.replace(waker);
+                drop(state);
+                drop(old);
                 Poll::Pending
             }
             Stage::Lost | Stage::Withdrawn => Poll::Pending,

@@ -98,7 +98,8 @@ impl Wire {
     /// Stops the connection before an exchange is taken that its caller has left. No other one is under way.
     pub(crate) fn seal(&self) {
         if !self.shared {
-            wake(self.lock().seal());
+            let wakers = self.lock().seal();
+            wake(wakers);
         }
     }
 
@@ -139,7 +140,9 @@ impl Wire {
         if state.turn != taken.turn || state.flushed {
             return Poll::Ready(());
         }
-        remember(&mut state.submitter, cx);
+        let old = remember(&mut state.submitter, cx);
+        drop(state);
+        drop(old);
         Poll::Pending
     }
 }
@@ -170,10 +173,12 @@ fn wake(wakers: Wakers) {
     }
 }
 
-fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+/// Keeps the task's waker. What it replaces is dropped by the caller, after the lock.
+#[must_use]
+fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) -> Option<Waker> {
     match slot {
-        Some(waker) => waker.clone_from(cx.waker()),
-        None => *slot = Some(cx.waker().clone()),
+        Some(waker) if waker.will_wake(cx.waker()) => None,
+        slot => slot.replace(cx.waker().clone()),
     }
 }
 
@@ -314,6 +319,7 @@ impl Watched {
         cx: &mut Context<'_>,
         write: impl FnOnce(&mut Io, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
+        let _old;
         let mut state = self.wire.lock();
         state.check()?;
         let written = write(&mut self.io, cx);
@@ -322,7 +328,7 @@ impl Watched {
             // TLS may have sent whole records of this buffer before it failed; a socket that fails took nothing.
             Poll::Ready(Err(_)) if matches!(self.io, Io::Tls(_)) => state.written += 1,
             Poll::Ready(Err(_)) => {}
-            Poll::Pending => remember(&mut state.writer, cx),
+            Poll::Pending => _old = remember(&mut state.writer, cx),
         }
         written
     }
@@ -355,6 +361,7 @@ impl Write for Watched {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { io, wire, .. } = &mut *self;
         make_current(wire);
+        let _old;
         let mut state = wire.lock();
         state.check()?;
         let flushed = match io {
@@ -368,7 +375,7 @@ impl Write for Watched {
                 drop(state);
                 wake([submitter, None]);
             }
-            Poll::Pending => remember(&mut state.writer, cx),
+            Poll::Pending => _old = remember(&mut state.writer, cx),
             Poll::Ready(_) => {}
         }
         flushed
@@ -397,10 +404,11 @@ impl Read for Watched {
             Io::Tls(io) => Pin::new(&mut **io).poll_read(cx, buf),
         };
         if read.is_pending() {
+            let _old;
             let mut state = wire.lock();
             // Sealed in between, nobody would wake this task.
             state.check()?;
-            remember(&mut state.reader, cx);
+            _old = remember(&mut state.reader, cx);
         }
         read
     }
