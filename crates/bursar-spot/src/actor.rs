@@ -1,11 +1,14 @@
 //! Actors: lanes of a Spot, each with state of its own, whose work runs one after the other.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::error::SpotError;
+use bursar::seam::CompleteTurn;
+
+use crate::error::{SpotError, SpotErrorKind};
 use crate::held::{Held, Lane};
 use crate::kind::{Kind, SharedGate, SpotWide};
 use crate::strand::discard;
@@ -49,6 +52,10 @@ impl<S: Send + 'static, A: Send + 'static, K: Kind> Actor<S, A, K> {
             }),
             kind: PhantomData,
         }
+    }
+
+    pub(crate) fn turn(self, held: Held<S>) -> ActorTurn<S, A, K> {
+        ActorTurn::new(held, self.cell)
     }
 
     fn target(&self) -> Target<'_, S> {
@@ -137,6 +144,39 @@ impl<S: Send + 'static, A: Send + 'static, K: Kind> ActorTurn<S, A, K> {
             held,
             kind: PhantomData,
         }
+    }
+
+    pub(crate) fn held(&self) -> &Held<S> {
+        &self.held
+    }
+
+    /// The actor whose turn this is.
+    #[must_use]
+    pub fn handle(&self) -> Actor<S, A, K> {
+        Actor {
+            cell: Arc::clone(&self.own.cell),
+            kind: PhantomData,
+        }
+    }
+
+    /// What was named so when the host was configured; see [`HostBuilder::service`](crate::HostBuilder::service).
+    ///
+    /// # Errors
+    /// [`NotConfigured`](SpotErrorKind::NotConfigured): nothing of that type has that name.
+    pub fn service<T: Any + Send + Sync>(&self, name: &str) -> Result<Arc<T>, SpotError> {
+        let found = self.held.strand().common.shared.service(name);
+        found.ok_or_else(|| SpotError::new(SpotErrorKind::NotConfigured, name))
+    }
+
+    /// Starts `future` on its own and goes on at once; its result enters as a new turn of this actor. See
+    /// [`Turn::on_complete`](crate::Turn::on_complete).
+    pub fn on_complete<F, C, W>(&self, future: F, callback: C)
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+        C: FnOnce(Self, F::Output) -> W + Send + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        CompleteTurn::on_complete(self, future, callback);
     }
 
     /// The actor's own state.

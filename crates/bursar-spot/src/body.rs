@@ -19,7 +19,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
 use crate::exec::Exec;
-use crate::frame::{self, BodyId, Due, Start};
+use crate::frame::{self, BodyId, Due, Kept, Start};
 use crate::held::{Held, Lane};
 use crate::strand::{Job, Strand, discard};
 
@@ -39,7 +39,10 @@ pin_project! {
         Waiting { make: M },
         /// It has its turn, and nobody has polled it.
         Ready { make: M, held: Held<S> },
-        Running { #[pin] work: W },
+        Running {
+            #[pin] work: W,
+            kept: Option<Kept>,
+        },
         Gone,
     }
 }
@@ -134,7 +137,16 @@ where
             Ok(Poll::Pending) if !abandoned => return Poll::Pending,
             Ok(Poll::Pending) => Err(Ended::Closed(true)),
             Ok(Poll::Ready(out)) => Ok(out),
-            Err(panic) => Err(Ended::Panicked(message(panic))),
+            Err(panic) => {
+                let stage = this.stage.as_mut().project();
+                if let StageProjected::Running {
+                    kept: Some(turn), ..
+                } = stage
+                {
+                    turn.panicked();
+                }
+                Err(Ended::Panicked(message(panic)))
+            }
         };
         *this.standing = None;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| this.stage.set(Stage::Gone))) {
@@ -173,11 +185,12 @@ where
 {
     if let StageProjected::Ready { .. } = stage.as_mut().project() {
         if let StageReplaced::Ready { make, held } = stage.as_mut().project_replace(Stage::Gone) {
-            stage.set(Stage::Running { work: make(held) });
+            let (work, kept) = frame::making(held.body(), || make(held));
+            stage.set(Stage::Running { work, kept });
         }
     }
     match stage.project() {
-        StageProjected::Running { work } => work.poll(cx),
+        StageProjected::Running { work, .. } => work.poll(cx),
         // Polled again after its end, or before its grant: nobody does.
         _ => Poll::Pending,
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bursar::{Timer, seam};
 
-use crate::strand::Shared;
+use crate::shared::Shared;
 
 /// Stands for no bound: about a thousand years.
 const FAR: Duration = Duration::from_secs(1 << 35);

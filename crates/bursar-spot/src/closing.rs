@@ -1,14 +1,15 @@
 //! How a Spot ends: its last turn, and waiting for it.
 
+use std::any::Any;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bursar::seam::Chain;
 
 use crate::body::{Nobody, Queued};
-use crate::error::CloseReason;
+use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::frame;
 use crate::held::Held;
 use crate::strand::{Job, Strand};
@@ -20,12 +21,37 @@ pub(crate) struct Hooks<S: Send + 'static> {
     pub(crate) on_closing: Box<dyn Fn(ClosingTurn<S>, CloseReason) -> LastTurn + Send + Sync>,
 }
 
+impl<S: Send + 'static> Hooks<S> {
+    pub(crate) fn new<F, W>(last: F) -> Self
+    where
+        F: Fn(ClosingTurn<S>, CloseReason) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        Self {
+            on_closing: Box::new(move |turn, reason| Box::pin(last(turn, reason))),
+        }
+    }
+}
+
 /// The last turn of a Spot, in which [`on_closing`](crate::SpotBuilder::on_closing) runs. It cannot yield.
 pub struct ClosingTurn<S: Send + 'static> {
     held: Held<S>,
 }
 
 impl<S: Send + 'static> ClosingTurn<S> {
+    pub(crate) fn held(&self) -> &Held<S> {
+        &self.held
+    }
+
+    /// What was named so when the host was configured; see [`HostBuilder::service`](crate::HostBuilder::service).
+    ///
+    /// # Errors
+    /// [`NotConfigured`](SpotErrorKind::NotConfigured): nothing of that type has that name.
+    pub fn service<T: Any + Send + Sync>(&self, name: &str) -> Result<Arc<T>, SpotError> {
+        let found = self.held.strand().common.shared.service(name);
+        found.ok_or_else(|| SpotError::new(SpotErrorKind::NotConfigured, name))
+    }
+
     /// The Spot's state, which nobody else will touch again.
     #[expect(
         clippy::expect_used,
@@ -74,9 +100,4 @@ pub(crate) fn last_turn<S: Send + 'static>(
     let exec = &strand.common.shared.exec;
     let job = Box::pin(Queued::new(exec, None, Chain::default(), make, Nobody));
     frame::start(job.grant(strand, Some(state)));
-}
-
-/// Waits until a strand has ended.
-pub(crate) async fn closed<S: Send + 'static>(strand: &Strand<S>) {
-    poll_fn(|cx| strand.poll_closed(cx)).await;
 }

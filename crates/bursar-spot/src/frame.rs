@@ -75,6 +75,8 @@ thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Outside) };
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static BODY: Cell<BodyId> = const { Cell::new(0) };
+    static MAKING: Cell<BodyId> = const { Cell::new(0) };
+    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
     static ABANDONED: Cell<bool> = const { Cell::new(false) };
     static DUE: RefCell<VecDeque<Due>> = const { RefCell::new(VecDeque::new()) };
 }
@@ -206,4 +208,42 @@ pub(crate) fn abandon(body: BodyId) -> bool {
         ABANDONED.set(true);
     }
     inside
+}
+
+/// A turn that its closure let go, for as long as the body lasts.
+pub(crate) trait Keep: Send {
+    /// The body panicked in it.
+    fn panicked(&mut self);
+}
+
+pub(crate) type Kept = Box<dyn Keep>;
+
+/// Calls the closure that makes a body's work. With the work comes the turn, if the closure let it go: one that takes no
+/// notice of its turn has it all the same.
+pub(crate) fn making<W>(body: BodyId, make: impl FnOnce() -> W) -> (W, Option<Kept>) {
+    struct Leave(BodyId, Option<Kept>);
+
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            MAKING.set(self.0);
+            KEPT.set(self.1.take());
+        }
+    }
+
+    let leave = Leave(MAKING.replace(body), KEPT.take());
+    let work = make();
+    let kept = KEPT.take();
+    drop(leave);
+    (work, kept)
+}
+
+/// Whether the turn of this body is let go by the closure that makes its work.
+#[inline]
+pub(crate) fn is_making(body: BodyId) -> bool {
+    MAKING.get() == body
+}
+
+/// Keeps such a turn.
+pub(crate) fn keep(turn: Kept) {
+    KEPT.set(Some(turn));
 }

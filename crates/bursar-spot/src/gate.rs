@@ -181,6 +181,24 @@ impl<S, J> Gate<S, J> {
         (ticket, self.next())
     }
 
+    /// A completion is to come. `None` if nothing is taken in any more.
+    pub(crate) fn owe(&mut self) -> Option<Ticket> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let busy = &mut **self.busy.get_or_insert_with(|| Box::new(Busy::new()));
+        self.seq += 1;
+        let waiter = Waiter {
+            job: None,
+            waker: None,
+            lane: None,
+            place: Place::Away,
+            counted: false,
+            resumes: false,
+        };
+        Some(busy.records.add(waiter, self.seq))
+    }
+
     /// Whether anything waits that would go before a turn which yields now.
     pub(crate) fn contended(&self) -> bool {
         self.phase != Phase::Open || self.busy.as_ref().is_some_and(|busy| busy.line.len() > 0)

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bursar::seam::{self, HoldId, Standing};
 
 use crate::error::CloseReason;
-use crate::frame::{self, BodyId};
+use crate::frame::{self, BodyId, Keep};
 use crate::line::Ticket;
 use crate::strand::{Strand, index};
 
@@ -64,6 +64,8 @@ pub(crate) struct Held<S: Send + 'static> {
     lane: Option<Arc<Lane<S>>>,
     body: BodyId,
     gone: bool,
+    /// Its body panicked, and has been caught since.
+    panicked: bool,
 }
 
 impl<S: Send + 'static> Held<S> {
@@ -79,7 +81,17 @@ impl<S: Send + 'static> Held<S> {
             lane,
             body: frame::number(),
             gone: false,
+            panicked: false,
         }
+    }
+
+    pub(crate) fn lane(&self) -> Option<&Arc<Lane<S>>> {
+        self.lane.as_ref()
+    }
+
+    /// Brings the state that its Spot comes to have.
+    pub(crate) fn bring(&mut self, state: S) {
+        self.state = Some(Box::new(state));
     }
 
     /// What the body stands in, to be entered around its polls.
@@ -140,13 +152,31 @@ impl<S: Send + 'static> Held<S> {
     }
 }
 
+impl<S: Send + 'static> Keep for Held<S> {
+    fn panicked(&mut self) {
+        self.panicked = true;
+    }
+}
+
 impl<S: Send + 'static> Drop for Held<S> {
     #[inline]
     fn drop(&mut self) {
         if self.gone {
             return;
         }
-        if self.strand.common.close_on_panic && std::thread::panicking() {
+        if frame::is_making(self.body) && !std::thread::panicking() {
+            frame::keep(Box::new(Self {
+                state: self.state.take(),
+                strand: Arc::clone(&self.strand),
+                lane: self.lane.take(),
+                body: self.body,
+                gone: false,
+                panicked: false,
+            }));
+            return;
+        }
+        let panicked = self.panicked || std::thread::panicking();
+        if self.strand.common.close_on_panic && panicked {
             self.strand.close(CloseReason::Panicked);
         }
         self.strand
@@ -202,6 +232,7 @@ impl<S: Send + 'static> Away<S> {
                 lane: self.lane.take(),
                 body: self.body,
                 gone: false,
+                panicked: false,
             };
             held.holds_again();
             Some(held)

@@ -2,23 +2,26 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::Future;
-use std::marker::PhantomData;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Context, Poll};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bursar::Runtime;
+use bursar::seam::{HoldId, holds};
 
-use crate::closing::{self, ClosingTurn, Hooks};
+use crate::bound::Bound;
 use crate::due::Moments;
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::exec::Exec;
-use crate::kind::{Kind, SpotWide, shared};
+use crate::kind::{Kind, shared};
+use crate::making::SpotBuilder;
 use crate::registry::{Named, Registry};
+use crate::shared::{Common, Drain, Registrar, Service, Shared};
 use crate::spot::Spot;
-use crate::strand::{Common, Registrar, Shared, Strand};
+use crate::strand::Strand;
+use crate::sync::Mutex;
 use crate::worker::Workers;
 
 /// How many pieces of CPU work wait for a thread, unless the host says otherwise.
@@ -30,6 +33,9 @@ pub(crate) trait Member: Send + Sync {
     fn close(self: Arc<Self>, reason: CloseReason) -> bool;
     fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()>;
     fn idle(&self) -> bool;
+    fn hold(&self) -> HoldId;
+    /// Turns that run, work that waits for one, and yielded bodies.
+    fn figures(&self) -> (u32, u32, u32);
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -48,6 +54,14 @@ impl<S: Send + 'static> Member for Strand<S> {
 
     fn idle(&self) -> bool {
         self.look(|gate| gate.idle())
+    }
+
+    fn hold(&self) -> HoldId {
+        self.hold
+    }
+
+    fn figures(&self) -> (u32, u32, u32) {
+        self.look(|gate| gate.figures())
     }
 
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -72,51 +86,168 @@ impl Registrar for Registry<Arc<dyn Member>> {
 }
 
 /// Owns Spots by name. Cheap to clone; every clone is the same host.
+///
+/// Its turns are part of the drain of the runtime it was made with.
 #[derive(Clone)]
 pub struct Host {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
 }
 
-struct Core {
-    spots: Arc<Registry<Arc<dyn Member>>>,
+pub(crate) struct Core {
+    pub(crate) runtime: Runtime,
+    pub(crate) spots: Arc<Registry<Arc<dyn Member>>>,
+    /// Instance Spots, family by family.
+    pub(crate) families: Mutex<Vec<Arc<dyn Kin>>>,
     /// What Spots share that were told nothing of their own.
-    common: Arc<Common>,
+    pub(crate) common: Arc<Common>,
+    /// A Spot that was busy when a drain last looked: the first to look at again.
+    pub(crate) busy: Mutex<Option<Arc<dyn Member>>>,
+}
+
+/// Spots of one type that are found elsewhere than in the host's own registry.
+pub(crate) trait Kin: Send + Sync {
+    fn name(&self) -> &str;
+    fn members(&self) -> Vec<Arc<dyn Member>>;
+}
+
+/// A host in the making.
+#[must_use = "nothing is made until `build`"]
+pub struct HostBuilder {
+    runtime: Runtime,
+    limit: u32,
+    send_timeout: Duration,
+    threads: Option<usize>,
+    cpu_queue: usize,
+    services: Vec<(Box<str>, Service)>,
+}
+
+impl HostBuilder {
+    /// How many requests and sends may wait for a turn of one Spot. The default is 1,024.
+    pub fn queue(mut self, longest: u32) -> Self {
+        self.limit = longest;
+        self
+    }
+
+    /// How long a request or send waits for space in a full queue. The default is one second.
+    pub fn send_timeout(mut self, longest: Duration) -> Self {
+        self.send_timeout = longest;
+        self
+    }
+
+    /// On how many threads CPU work runs, and how much of it may wait for one. The default is one thread a processor,
+    /// and 256.
+    pub fn cpu(mut self, threads: usize, queue: usize) -> Self {
+        self.threads = Some(threads);
+        self.cpu_queue = queue;
+        self
+    }
+
+    /// Names a thing that turns find by [`Turn::service`](crate::Turn::service), so that handlers build no clients.
+    pub fn service<T: Any + Send + Sync>(mut self, name: &str, service: T) -> Self {
+        self.services.push((name.into(), Arc::new(service)));
+        self
+    }
+
+    /// Makes the host, whose turns run in the tokio runtime of the caller.
+    ///
+    /// # Errors
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): a service's name is empty or repeated, or there are no
+    /// threads for CPU work. [`NotConfigured`](SpotErrorKind::NotConfigured): outside of a tokio runtime.
+    pub fn build(self) -> Result<Host, SpotError> {
+        let invalid = |name: &str, why: &str| {
+            Err(SpotError::new(SpotErrorKind::InvalidOperation, name).saying(why))
+        };
+        for (index, (name, _)) in self.services.iter().enumerate() {
+            if name.is_empty() {
+                return invalid(name, "a service needs a name that is not empty");
+            }
+            if self.services[..index]
+                .iter()
+                .any(|(known, _)| known == name)
+            {
+                return invalid(name, "a service of this name was given before");
+            }
+        }
+        let threads = match self.threads {
+            Some(0) => return invalid("", "CPU work needs at least one thread"),
+            Some(threads) => threads,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let Some(exec) = Exec::current() else {
+            return Err(SpotError::new(SpotErrorKind::NotConfigured, "tokio")
+                .saying("a host is built inside of the tokio runtime in which its turns run"));
+        };
+        let runtime = self.runtime;
+        let spots = Arc::new(Registry::new());
+        let registry: Weak<Registry<Arc<dyn Member>>> = Arc::downgrade(&spots);
+        let shared = Arc::new(Shared {
+            clock: runtime.clock(),
+            moments: Moments::new(runtime.clock()),
+            workers: Workers::new(threads, self.cpu_queue, exec.clone()),
+            exec,
+            home: runtime.id(),
+            nested_wait: runtime.nested_wait(),
+            services: self.services,
+            drain: Drain::default(),
+            lost: AtomicU64::new(0),
+        });
+        let core = Arc::new(Core {
+            spots,
+            families: Mutex::new(Vec::new()),
+            common: Arc::new(Common {
+                shared: Arc::clone(&shared),
+                registry,
+                limit: self.limit,
+                send_timeout: self.send_timeout,
+                close_on_panic: false,
+            }),
+            busy: Mutex::new(None),
+            runtime,
+        });
+        let member: Weak<Core> = Arc::downgrade(&core);
+        shared.drain.joined(core.runtime.register(member));
+        Ok(Host { core })
+    }
+}
+
+impl fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBuilder")
+            .field("queue", &self.limit)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Host {
-    /// A host whose turns run in the tokio runtime of the caller and whose clock is that of `runtime`.
+    /// Begins a host.
+    pub fn builder(runtime: &Runtime) -> HostBuilder {
+        HostBuilder {
+            runtime: runtime.clone(),
+            limit: 1024,
+            send_timeout: Duration::from_secs(1),
+            threads: None,
+            cpu_queue: CPU_QUEUE,
+            services: Vec::new(),
+        }
+    }
+
+    /// A host as [`builder`](Self::builder) makes it without more words.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     #[must_use]
     #[track_caller]
-    #[expect(clippy::expect_used, reason = "said in the documentation")]
     pub fn new(runtime: &Runtime) -> Self {
-        let exec = Exec::current().expect("a host is made inside of a tokio runtime");
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let spots = Arc::new(Registry::new());
-        let registry: Weak<Registry<Arc<dyn Member>>> = Arc::downgrade(&spots);
-        Self {
-            core: Arc::new(Core {
-                common: Arc::new(Common {
-                    shared: Arc::new(Shared {
-                        clock: runtime.clock(),
-                        moments: Moments::new(runtime.clock()),
-                        workers: Workers::new(threads, CPU_QUEUE, exec.clone()),
-                        exec,
-                        home: runtime.id(),
-                        nested_wait: runtime.nested_wait(),
-                        stopping: AtomicBool::new(false),
-                        membership: OnceLock::new(),
-                    }),
-                    registry,
-                    limit: 1024,
-                    send_timeout: Duration::from_secs(1),
-                    close_on_panic: false,
-                }),
-                spots,
-            }),
+        match Self::builder(runtime).build() {
+            Ok(host) => host,
+            Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Completions that were dropped because their Spot had closed, or their future panicked.
+    #[must_use]
+    pub fn lost_completions(&self) -> u64 {
+        self.core.common.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Where work beside the turns is handed in that belongs to no Spot.
@@ -127,15 +258,7 @@ impl Host {
 
     /// Begins a Spot with options of its own.
     pub fn spot<S: Send + 'static>(&self, name: &str) -> SpotBuilder<'_, S> {
-        SpotBuilder {
-            host: self,
-            name: name.into(),
-            limit: None,
-            send_timeout: None,
-            close_on_panic: false,
-            hooks: None,
-            kind: PhantomData,
-        }
+        SpotBuilder::new(self, name)
     }
 
     /// Makes a Spot.
@@ -167,14 +290,14 @@ impl Host {
                 if spot.is_open() {
                     return Ok(spot);
                 }
-                closing::closed(spot.strand()).await;
+                wait_closed(&self.core.common.shared, &**spot.strand()).await?;
                 continue;
             }
             let Some(state) = state.take() else {
                 // Somebody else made it, and it has ended since.
                 return Err(SpotError::closed(name, false));
             };
-            match self.spot(name).make(state()) {
+            match self.spot(name).create(state()) {
                 Ok(made) => return Ok(made),
                 Err(error) if self.core.spots.find(name).is_none() => return Err(error),
                 Err(_taken) => {}
@@ -202,6 +325,9 @@ impl Host {
     ///
     /// # Errors
     /// [`NotConfigured`](SpotErrorKind::NotConfigured): there is no such Spot.
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): awaited by a turn that holds its gate; nothing closes
+    /// then. [`DeadlineExceeded`](SpotErrorKind::DeadlineExceeded): the asker holds something that others may wait for,
+    /// and it took longer than its runtime's nested wait; it goes on closing.
     ///
     /// # Cancel safety
     /// Dropping the future stops waiting; the Spot closes all the same.
@@ -209,10 +335,42 @@ impl Host {
         let Some(member) = self.core.spots.find(name) else {
             return Err(SpotError::new(SpotErrorKind::NotConfigured, name));
         };
-        Arc::clone(&member).close(CloseReason::ExplicitClose);
-        std::future::poll_fn(|cx| member.poll_closed(cx)).await;
-        Ok(())
+        close(&self.core.common.shared, &member).await
     }
+}
+
+/// Closes a Spot and waits until its last turn has ended.
+pub(crate) async fn close(shared: &Shared, member: &Arc<dyn Member>) -> Result<(), SpotError> {
+    if holds(member.hold()) {
+        return Err(
+            SpotError::new(SpotErrorKind::InvalidOperation, Member::name(&**member))
+                .saying("a turn that holds its gate cannot wait for it to close"),
+        );
+    }
+    Arc::clone(member).close(CloseReason::ExplicitClose);
+    wait_closed(shared, &**member).await
+}
+
+/// Waits until a Spot has ended, within the bound of the asker's chain.
+pub(crate) async fn wait_closed(shared: &Shared, member: &dyn Member) -> Result<(), SpotError> {
+    let mut bound = Bound::of_chain(shared);
+    poll_fn(|cx| {
+        if member.poll_closed(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let Some(bound) = &mut bound else {
+            return Poll::Pending;
+        };
+        ready!(bound.poll(shared, cx));
+        Poll::Ready(Err(SpotError::new(
+            SpotErrorKind::DeadlineExceeded,
+            Member::name(member),
+        )
+        .saying(
+            "it has not closed, and its asker holds something that others may wait for",
+        )))
+    })
+    .await
 }
 
 impl fmt::Debug for Host {
@@ -236,108 +394,5 @@ fn typed<S: Send + 'static, K: Kind>(
         Ok(Spot::new(strand))
     } else {
         Err(other())
-    }
-}
-
-/// A Spot in the making.
-#[must_use = "nothing is made until `create`"]
-pub struct SpotBuilder<'h, S: Send + 'static, K: Kind = SpotWide> {
-    host: &'h Host,
-    name: Box<str>,
-    limit: Option<u32>,
-    send_timeout: Option<Duration>,
-    close_on_panic: bool,
-    hooks: Option<Hooks<S>>,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
-    /// Makes it a Spot of another kind.
-    pub fn kind<L: Kind>(self) -> SpotBuilder<'h, S, L> {
-        SpotBuilder {
-            host: self.host,
-            name: self.name,
-            limit: self.limit,
-            send_timeout: self.send_timeout,
-            close_on_panic: self.close_on_panic,
-            hooks: self.hooks,
-            kind: PhantomData,
-        }
-    }
-
-    /// How many requests and sends may wait for a turn. The default is 1,024. Beyond that they wait for space.
-    pub fn queue(mut self, longest: u32) -> Self {
-        self.limit = Some(longest);
-        self
-    }
-
-    /// How long a request or send waits for space in a full queue. The default is one second.
-    pub fn send_timeout(mut self, longest: Duration) -> Self {
-        self.send_timeout = Some(longest);
-        self
-    }
-
-    /// Closes the Spot when a turn panics, because its state may be half changed. By default it is kept.
-    pub fn close_on_panic(mut self) -> Self {
-        self.close_on_panic = true;
-        self
-    }
-
-    /// What the last turn does. The default is nothing.
-    pub fn on_closing<F, W>(mut self, last: F) -> Self
-    where
-        F: Fn(ClosingTurn<S>, CloseReason) -> W + Send + Sync + 'static,
-        W: Future<Output = ()> + Send + 'static,
-    {
-        self.hooks = Some(Hooks {
-            on_closing: Box::new(move |turn, reason| Box::pin(last(turn, reason))),
-        });
-        self
-    }
-
-    /// Makes the Spot.
-    ///
-    /// # Errors
-    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): the name is empty, or taken by a Spot that has not ended.
-    pub fn create(self, state: S) -> Result<Spot<S, K>, SpotError> {
-        self.make(state)
-    }
-
-    fn make(self, state: S) -> Result<Spot<S, K>, SpotError> {
-        let invalid = |why: &str| {
-            Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name).saying(why))
-        };
-        if self.name.is_empty() {
-            return invalid("a Spot needs a name that is not empty");
-        }
-        let core = &self.host.core;
-        let common = if self.limit.is_none() && self.send_timeout.is_none() && !self.close_on_panic
-        {
-            Arc::clone(&core.common)
-        } else {
-            Arc::new(Common {
-                shared: Arc::clone(&core.common.shared),
-                registry: Weak::clone(&core.common.registry),
-                limit: self.limit.unwrap_or(core.common.limit),
-                send_timeout: self.send_timeout.unwrap_or(core.common.send_timeout),
-                close_on_panic: self.close_on_panic,
-            })
-        };
-        let hooks = self.hooks.map(Arc::new);
-        let strand = Strand::new(self.name.clone(), common, hooks, shared::<K>(), Some(state));
-        let member: Arc<dyn Member> = strand.clone();
-        match core.spots.find_or_insert(&self.name, || member) {
-            Ok(_) => Ok(Spot::new(strand)),
-            Err(_) => Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name)
-                .saying("the name is taken by a Spot that has not ended")),
-        }
-    }
-}
-
-impl<S: Send + 'static, K: Kind> fmt::Debug for SpotBuilder<'_, S, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpotBuilder")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
     }
 }

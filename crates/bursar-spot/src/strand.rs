@@ -9,83 +9,22 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use bursar::seam::{self, HoldId, Membership};
-use bursar::{Clock, RuntimeId};
+use bursar::seam::{self, HoldId};
 
 use crate::beside::Beside;
 use crate::closing::{self, Hooks};
-use crate::due::Moments;
 use crate::error::CloseReason;
-use crate::exec::Exec;
 use crate::frame::{self, Due};
 use crate::gate::{
     Arrival, Closing, Come, Effects, Gate, LaneIndex, Next, Phase, Place, Received, Taken,
 };
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
+use crate::shared::Common;
 use crate::sync::{Mutex, lock};
-use crate::worker::Workers;
-
-/// What a host lends to all its Spots.
-pub(crate) struct Shared {
-    pub(crate) exec: Exec,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// When its timers are due.
-    pub(crate) moments: Arc<Moments>,
-    pub(crate) workers: Workers,
-    /// The runtime whose drain includes this work.
-    pub(crate) home: RuntimeId,
-    /// How long work may wait whose chain holds something.
-    pub(crate) nested_wait: Duration,
-    pub(crate) stopping: AtomicBool,
-    pub(crate) membership: OnceLock<Membership>,
-}
-
-impl Shared {
-    /// Whether the intake is open to whoever asks: to all, or while stopping to live work alone. Asked under the gate's
-    /// lock, so that a drain which looks at the gate later sees what was taken in, and one that looked before is seen.
-    #[inline]
-    fn admits(&self) -> bool {
-        !self.stopping.load(Ordering::Relaxed) || seam::inside(self.home)
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-
-    /// Work was taken in: a drain that looks just now looks again.
-    #[inline]
-    fn noted(&self) {
-        if self.stopping.load(Ordering::Relaxed) {
-            if let Some(membership) = self.membership.get() {
-                membership.note_late();
-            }
-        }
-    }
-}
-
-/// What a Spot was told at its creation; most share one.
-pub(crate) struct Common {
-    pub(crate) shared: Arc<Shared>,
-    /// Whoever finds the Spot by name, to be told when it has ended.
-    pub(crate) registry: Weak<dyn Registrar>,
-    /// The most that wait for a turn.
-    pub(crate) limit: u32,
-    /// How long work waits for space in a full queue.
-    pub(crate) send_timeout: Duration,
-    pub(crate) close_on_panic: bool,
-}
-
-/// Whoever finds Spots by name.
-pub(crate) trait Registrar: Send + Sync {
-    /// The strand of that name at that address has ended.
-    fn gone(&self, name: &str, address: usize);
-}
 
 /// Work that waits for a turn.
 pub(crate) trait Job<S: Send + 'static>: Send {
@@ -220,8 +159,18 @@ impl<S: Send + 'static> Strand<S> {
         received
     }
 
-    /// Queues work of the Spot's own making, which counts against no limit. `None` if the Spot has closed.
+    /// Queues work of the Spot's own making, which counts against no limit. `None` if the Spot has closed, or its host
+    /// is shutting down.
     pub(crate) fn submit(self: &Arc<Self>, job: BoxJob<S>, lane: LaneIndex) -> Option<Ticket> {
+        if self.common.shared.is_stopping() {
+            discard(job);
+            return None;
+        }
+        self.resume(job, lane)
+    }
+
+    /// As `submit`, for what completes work that was accepted before.
+    pub(crate) fn resume(self: &Arc<Self>, job: BoxJob<S>, lane: LaneIndex) -> Option<Ticket> {
         match self.receive(job, lane, false, None) {
             Handed::Queued(ticket) | Handed::Full(ticket) => Some(ticket),
             Handed::Started => Some(Ticket::STARTED),
@@ -301,10 +250,13 @@ impl<S: Send + 'static> Strand<S> {
     #[cold]
     fn tell_drain(&self) {
         if self.look(|gate| gate.idle()) {
-            if let Some(membership) = self.common.shared.membership.get() {
-                membership.became_idle();
-            }
+            self.common.shared.became_idle();
         }
+    }
+
+    /// Keeps a completion that is to come, so that the Spot is not idle meanwhile. `None` if the Spot closes.
+    pub(crate) fn owe(&self) -> Option<Ticket> {
+        lock(&self.gate).owe()
     }
 
     /// Whether anything waits that goes before a turn which yields now.
@@ -428,7 +380,7 @@ fn settle<S>(come: Come<S>) -> Poll<Option<Taken<S>>> {
 }
 
 /// A panicking waker belongs to the task that was to be woken: the hook has reported it, and there is more to do here.
-fn wake(waker: Option<Waker>) {
+pub(crate) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         let _reported = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }

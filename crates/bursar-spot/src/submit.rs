@@ -65,6 +65,11 @@ impl<S: Send + 'static> Target<'_, S> {
             .saying("its asker holds something that others may wait for")
     }
 
+    fn stayed_full(self) -> SpotError {
+        self.error(SpotErrorKind::DeadlineExceeded)
+            .saying("its queue stayed full")
+    }
+
     fn index(self) -> Option<u32> {
         self.lane.map(|lane| lane.index())
     }
@@ -295,9 +300,7 @@ impl<T> Waiting<T> {
                 Poll::Ready(Waits::Accepted) => self.space = None,
                 Poll::Ready(Waits::Closed) => return Poll::Ready(Err(to.strand.never_ran())),
                 Poll::Ready(Waits::TimedOut) => {
-                    return Poll::Ready(Err(to
-                        .error(SpotErrorKind::DeadlineExceeded)
-                        .saying("its queue stayed full")));
+                    return Poll::Ready(Err(to.stayed_full()));
                 }
             }
         }
@@ -363,8 +366,9 @@ impl<S: Send + 'static, M, W: Future> Drop for Asked<'_, S, M, W> {
     }
 }
 
-enum Sending<M> {
+enum Sending<S: Send + 'static, M> {
     New(M),
+    Turned(BoxJob<S>),
     Full(Space),
     Done,
 }
@@ -373,17 +377,75 @@ enum Sending<M> {
 #[must_use = "nothing is sent unless this is awaited"]
 pub(crate) struct Sent<'s, S: Send + 'static, M> {
     to: Target<'s, S>,
-    sending: Sending<M>,
+    sending: Sending<S, M>,
 }
 
 impl<S: Send + 'static, M> Unpin for Sent<'_, S, M> {}
 
-impl<'s, S: Send + 'static, M> Sent<'s, S, M> {
+impl<'s, S: Send + 'static, M, W> Sent<'s, S, M>
+where
+    M: FnOnce(Held<S>) -> W + Send + 'static,
+    W: Future<Output: Send> + Send + 'static,
+{
     pub(crate) fn new(to: Target<'s, S>, make: M) -> Self {
         Self {
             to,
             sending: Sending::New(make),
         }
+    }
+
+    /// Hands in again what another Spot has turned away.
+    pub(crate) fn again(to: Target<'s, S>, job: BoxJob<S>) -> Self {
+        Self {
+            to,
+            sending: Sending::Turned(job),
+        }
+    }
+
+    /// Ready once it is accepted, or with the work when the Spot does not take it in because it closes.
+    pub(crate) fn poll_turned(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Result<(), SpotError>, BoxJob<S>>> {
+        let to = self.to;
+        let job = match std::mem::replace(&mut self.sending, Sending::Done) {
+            Sending::New(make) => {
+                let exec = &to.strand.common.shared.exec;
+                let (lane, chain) = (to.lane.cloned(), Chain::default());
+                let job: BoxJob<S> = Box::pin(Queued::new(exec, lane, chain, make, Nobody));
+                Some(job)
+            }
+            Sending::Turned(job) => Some(job),
+            begun => {
+                self.sending = begun;
+                None
+            }
+        };
+        if let Some(job) = job {
+            // Whoever holds the gate would wait in vain for its own queue to move.
+            let own = to.strand.is_held_above(to.lane);
+            let space = (!own).then(|| cx.waker());
+            match to.strand.receive(job, to.index(), true, space) {
+                Handed::Started | Handed::Queued(_) => return Poll::Ready(Ok(Ok(()))),
+                Handed::Full(ticket) => self.sending = Sending::Full(Space::new(to, ticket)),
+                Handed::Closed(job) => return Poll::Ready(Err(job)),
+                Handed::Refused(job) => {
+                    discard(job);
+                    let error = to.error(SpotErrorKind::CapacityExceeded);
+                    return Poll::Ready(Ok(Err(error)));
+                }
+            }
+        }
+        let Sending::Full(space) = &mut self.sending else {
+            return Poll::Pending;
+        };
+        let waits = ready!(space.poll(to, cx));
+        self.sending = Sending::Done;
+        Poll::Ready(Ok(match waits {
+            Waits::Accepted => Ok(()),
+            Waits::Closed => Err(to.strand.never_ran()),
+            Waits::TimedOut => Err(to.stayed_full()),
+        }))
     }
 }
 
@@ -397,41 +459,12 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let to = this.to;
-        match std::mem::replace(&mut this.sending, Sending::Done) {
-            Sending::New(make) => {
-                let exec = &to.strand.common.shared.exec;
-                let chain = Chain::default();
-                let job = Box::pin(Queued::new(exec, to.lane.cloned(), chain, make, Nobody));
-                // Whoever holds the gate waits in vain for its own queue to move.
-                let own = to.strand.is_held_above(to.lane);
-                let space = (!own).then(|| cx.waker());
-                match to.strand.receive(job, to.index(), true, space) {
-                    Handed::Started | Handed::Queued(_) => return Poll::Ready(Ok(())),
-                    Handed::Full(ticket) => this.sending = Sending::Full(Space::new(to, ticket)),
-                    Handed::Refused(job) => {
-                        discard(job);
-                        return Poll::Ready(Err(to.error(SpotErrorKind::CapacityExceeded)));
-                    }
-                    Handed::Closed(job) => {
-                        discard(job);
-                        return Poll::Ready(Err(to.strand.never_ran()));
-                    }
-                }
+        Poll::Ready(match ready!(this.poll_turned(cx)) {
+            Ok(result) => result,
+            Err(job) => {
+                discard(job);
+                Err(this.to.strand.never_ran())
             }
-            begun => this.sending = begun,
-        }
-        let Sending::Full(space) = &mut this.sending else {
-            return Poll::Pending;
-        };
-        let waits = ready!(space.poll(to, cx));
-        this.sending = Sending::Done;
-        Poll::Ready(match waits {
-            Waits::Accepted => Ok(()),
-            Waits::Closed => Err(to.strand.never_ran()),
-            Waits::TimedOut => Err(to
-                .error(SpotErrorKind::DeadlineExceeded)
-                .saying("its queue stayed full")),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Turns: what work holds while it runs.
 
+use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -7,6 +8,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bursar::seam::CompleteTurn;
+
+use crate::error::{SpotError, SpotErrorKind};
 use crate::frame;
 use crate::held::{Away, Held};
 use crate::kind::{Kind, SharedGate, SpotWide};
@@ -15,7 +19,8 @@ use crate::worker::Workers;
 
 /// One piece of work that holds its Spot's gate. Dropping it ends the turn.
 ///
-/// It is handed to the closure of [`request`](crate::Spot::request) or [`send`](crate::Spot::send) by value.
+/// It is handed to the closure of [`request`](crate::Spot::request) or [`send`](crate::Spot::send) by value. A closure
+/// that takes no notice of it (`|_turn| async { .. }`) has its turn all the same, until its future has ended.
 pub struct Turn<S: Send + 'static, K: Kind = SpotWide> {
     held: Held<S>,
     kind: PhantomData<fn() -> K>,
@@ -50,6 +55,52 @@ impl<S: Send + 'static, K: Kind> Turn<S, K> {
     pub fn workers(&self) -> Workers {
         let strand = self.held.strand();
         strand.beside.workers(strand)
+    }
+
+    pub(crate) fn held(&self) -> &Held<S> {
+        &self.held
+    }
+
+    /// What was named so when the host was configured; see [`HostBuilder::service`](crate::HostBuilder::service).
+    ///
+    /// # Errors
+    /// [`NotConfigured`](SpotErrorKind::NotConfigured): nothing of that type has that name.
+    pub fn service<T: Any + Send + Sync>(&self, name: &str) -> Result<Arc<T>, SpotError> {
+        let found = self.held.strand().common.shared.service(name);
+        found.ok_or_else(|| SpotError::new(SpotErrorKind::NotConfigured, name))
+    }
+
+    /// Starts `future` on its own and goes on at once. Its result enters as a new turn of this Spot, exactly once, in
+    /// which `callback` runs. If the Spot closes meanwhile both are dropped, and that is counted
+    /// ([`Host::lost_completions`](crate::Host::lost_completions)).
+    pub fn on_complete<F, C, W>(&self, future: F, callback: C)
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+        C: FnOnce(Self, F::Output) -> W + Send + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        CompleteTurn::on_complete(self, future, callback);
+    }
+
+    /// As [`yield_on`](Turn::yield_on), where the kind of the Spot is known at run time alone.
+    ///
+    /// # Errors
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation), with the turn, if this turn has no shared gate to give
+    /// back. `future` has not been polled then.
+    ///
+    /// # Cancel safety
+    /// Dropping this future ends the turn.
+    pub async fn try_yield_on<F: Future>(
+        self,
+        future: F,
+    ) -> Result<(Self, F::Output), (Self, SpotError)> {
+        if !self.held.strand().is_shared() {
+            let error = SpotError::new(SpotErrorKind::InvalidOperation, self.name())
+                .saying("a turn of a `PerActor` Spot has no shared gate to give back");
+            return Err((self, error));
+        }
+        let ((), held, out) = yield_on((), self.held, future).await;
+        Ok((Self::new(held), out))
     }
 }
 

@@ -1,0 +1,126 @@
+//! A Spot's options.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::closing::{ClosingTurn, Hooks};
+use crate::error::{CloseReason, SpotError, SpotErrorKind};
+use crate::host::{Host, Member};
+use crate::kind::{Kind, SpotWide, shared};
+use crate::shared::Common;
+use crate::spot::Spot;
+use crate::strand::Strand;
+
+/// A Spot in the making.
+#[must_use = "nothing is made until `create`"]
+pub struct SpotBuilder<'h, S: Send + 'static, K: Kind = SpotWide> {
+    host: &'h Host,
+    name: Box<str>,
+    limit: Option<u32>,
+    send_timeout: Option<Duration>,
+    close_on_panic: bool,
+    hooks: Option<Hooks<S>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<'h, S: Send + 'static> SpotBuilder<'h, S> {
+    pub(crate) fn new(host: &'h Host, name: &str) -> Self {
+        Self {
+            host,
+            name: name.into(),
+            limit: None,
+            send_timeout: None,
+            close_on_panic: false,
+            hooks: None,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
+    /// Makes it a Spot of another kind.
+    pub fn kind<L: Kind>(self) -> SpotBuilder<'h, S, L> {
+        SpotBuilder {
+            host: self.host,
+            name: self.name,
+            limit: self.limit,
+            send_timeout: self.send_timeout,
+            close_on_panic: self.close_on_panic,
+            hooks: self.hooks,
+            kind: PhantomData,
+        }
+    }
+
+    /// How many requests and sends may wait for a turn. The default is 1,024. Beyond that they wait for space.
+    pub fn queue(mut self, longest: u32) -> Self {
+        self.limit = Some(longest);
+        self
+    }
+
+    /// How long a request or send waits for space in a full queue. The default is one second.
+    pub fn send_timeout(mut self, longest: Duration) -> Self {
+        self.send_timeout = Some(longest);
+        self
+    }
+
+    /// Closes the Spot when a turn panics, because its state may be half changed. By default it is kept.
+    pub fn close_on_panic(mut self) -> Self {
+        self.close_on_panic = true;
+        self
+    }
+
+    /// What the last turn does. The default is nothing.
+    pub fn on_closing<F, W>(mut self, last: F) -> Self
+    where
+        F: Fn(ClosingTurn<S>, CloseReason) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        self.hooks = Some(Hooks::new(last));
+        self
+    }
+
+    /// Makes the Spot.
+    ///
+    /// # Errors
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): the name is empty, or taken by a Spot that has not ended.
+    pub fn create(self, state: S) -> Result<Spot<S, K>, SpotError> {
+        let invalid = |why: &str| {
+            Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name).saying(why))
+        };
+        if self.name.is_empty() {
+            return invalid("a Spot needs a name that is not empty");
+        }
+        let core = &self.host.core;
+        let common = if self.limit.is_none() && self.send_timeout.is_none() && !self.close_on_panic
+        {
+            Arc::clone(&core.common)
+        } else {
+            Arc::new(Common {
+                shared: Arc::clone(&core.common.shared),
+                registry: Weak::clone(&core.common.registry),
+                limit: self.limit.unwrap_or(core.common.limit),
+                send_timeout: self.send_timeout.unwrap_or(core.common.send_timeout),
+                close_on_panic: self.close_on_panic,
+            })
+        };
+        let hooks = self.hooks.map(Arc::new);
+        let strand = Strand::new(self.name.clone(), common, hooks, shared::<K>(), Some(state));
+        let member: Arc<dyn Member> = strand.clone();
+        match core.spots.find_or_insert(&self.name, || member) {
+            Ok(_) => Ok(Spot::new(strand)),
+            Err(_) => Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name)
+                .saying("the name is taken by a Spot that has not ended")),
+        }
+    }
+}
+
+impl<S: Send + 'static, K: Kind> fmt::Debug for SpotBuilder<'_, S, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpotBuilder")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
