@@ -1,5 +1,7 @@
 //! One turn at a time, in order of arrival, a plain await included; panics; what is inherited from whom.
 
+#![allow(clippy::disallowed_methods, reason = "tests start tasks that ask")]
+
 mod common;
 
 use bursar::Classify;
@@ -135,7 +137,7 @@ async fn f12_a_panic_ends_its_turn_alone_and_its_requester_is_told() {
                 std::task::Poll::Ready(result) => result,
                 std::task::Poll::Pending => panics.ready(),
             };
-            let error = result.map(|()| ()).unwrap_err();
+            let error = result.unwrap_err();
             assert_eq!(error.kind(), SpotErrorKind::Panicked);
             assert!(error.to_string().contains("said 7"), "{error}");
             assert!(!error.never_ran());

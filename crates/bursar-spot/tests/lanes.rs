@@ -1,5 +1,7 @@
 //! Actors: one gate for all, or one each.
 
+#![allow(clippy::disallowed_methods, reason = "tests start tasks that ask")]
+
 mod common;
 
 use bursar_spot::{ActorTurn, PerActor};
