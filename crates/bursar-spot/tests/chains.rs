@@ -161,7 +161,7 @@ async fn f7_a_wait_of_a_chain_that_holds_something_is_bounded_and_the_work_withd
     clock.advance(Duration::from_nanos(1));
     settle().await;
     let results = [one.ready().unwrap(), other.ready().unwrap()];
-    let targets = [b, a];
+    let targets = [&b, &a];
     // The first to be withdrawn may make way for the other.
     assert!(results.iter().any(Result::is_err));
     for (result, target) in results.iter().zip(&targets) {
