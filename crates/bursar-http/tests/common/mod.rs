@@ -187,6 +187,26 @@ impl Peer {
         Some(heard)
     }
 
+    /// One response with a length, as it was read.
+    pub async fn answer(&mut self) -> String {
+        loop {
+            let text = String::from_utf8_lossy(&self.read).into_owned();
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                let length = head
+                    .lines()
+                    .filter_map(|line| line.split_once(':'))
+                    .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+                    .map_or(0, |(_, value)| value.trim().parse().unwrap());
+                if body.len() >= length {
+                    return text;
+                }
+            }
+            if !self.more().await {
+                return text;
+            }
+        }
+    }
+
     /// Writes text as it is. The client may have gone.
     pub async fn say(&mut self, text: &str) {
         let _gone = self.stream.write_all(text.as_bytes()).await;
