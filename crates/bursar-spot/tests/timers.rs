@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "askers are tasks of their own")]
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -399,4 +400,93 @@ async fn f8_a_period_of_zero_is_an_invalid_operation() {
         refused.to_string(),
         "invalid operation on Spot \"spot\": timer \"t\" has a period of zero: it must be longer"
     );
+}
+
+#[tokio::test]
+async fn f8_a_spot_that_closes_ticks_no_more() {
+    let world = World::new();
+    let (spot, log, end) = (world.spot(), Log::default(), Arc::new(Notify::new()));
+    notes(&spot, &log, "armed", Schedule::every(ms(50)));
+    notes(&spot, &log, "queued", Schedule::every(PERIOD));
+    let (says, ends) = (log.clone(), Arc::clone(&end));
+    let registered = spot.timer("running", Schedule::every(ms(5)), move |turn, tick| {
+        says.tick("running", tick);
+        let (says, end) = (says.clone(), waits(&ends));
+        async move {
+            end.await;
+            says.say("end");
+            drop(turn);
+        }
+    });
+    registered.expect("a schedule");
+    world.turn(5).await;
+    world.turn(10).await;
+    let mut closed = tokio_test::task::spawn(world.host.close("spot"));
+    assert!(closed.poll().is_pending(), "a tick runs");
+    let refused = spot.timer("late", Schedule::once(ms(1)), |_, _| async {});
+    assert_eq!(
+        refused.map_err(|refused| refused.kind()),
+        Err(SpotErrorKind::Closed)
+    );
+    assert!(!spot.cancel_timer("armed"), "it is cancelled already");
+    end.notify_one();
+    closed.await.expect("a Spot");
+    world.turn(100).await;
+    assert_eq!(log.said(), ["running 1/1-0", "end"]);
+    assert_eq!((spot.timers(), Arc::strong_count(&log.0)), (0, 1));
+}
+
+/// A timer whose handler posts to its own Spot; the Spot is closed at any time.
+async fn close_among_ticks(host: &Host, clock: &ManualClock, name: &str, mut random: u64) {
+    for _ in 0..1_250 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let spot = host.create(name, 0_u32).expect("the last one has ended");
+        let closed = Arc::new(AtomicBool::new(false));
+        let (this, told) = (spot.clone(), Arc::clone(&closed));
+        let registered = spot.timer("t", Schedule::every(ms(1)), move |mut turn, _| {
+            assert!(!told.load(Ordering::SeqCst), "a tick after the close");
+            *turn.state() += 1;
+            let this = this.clone();
+            async move {
+                let posted = this
+                    .send(|mut turn| async move { *turn.state() += 1 })
+                    .await;
+                if let Err(refused) = posted {
+                    assert_eq!(refused.kind(), SpotErrorKind::Closed);
+                }
+                drop(turn);
+            }
+        });
+        registered.expect("a schedule");
+        for _ in 0..(random >> 33) % 4 {
+            clock.advance(ms(1));
+            for _ in 0..(random >> 40) % 4 {
+                yield_now().await;
+            }
+        }
+        // A close that waits for a tick that waits for the close would wait for ever.
+        let closing = tokio::time::timeout(Duration::from_secs(60), host.close(name));
+        let ended = closing.await.expect("a close that ends");
+        ended.expect("a Spot");
+        closed.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_30_a_spot_closes_among_ticks_that_post_to_it_and_none_starts_after() {
+    let world = Arc::new(World::new());
+    let rounds: Vec<_> = (0..4)
+        .map(|which| {
+            let world = Arc::clone(&world);
+            tokio::spawn(async move {
+                let name = format!("spot-{which}");
+                close_among_ticks(&world.host, &world.clock, &name, which).await;
+            })
+        })
+        .collect();
+    for rounds in rounds {
+        rounds.await.expect("no tick after a close");
+    }
 }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bursar::Runtime;
-use bursar_spot::{Host, Spot, SpotErrorKind};
+use bursar_spot::{Host, Spot, SpotErrorKind, WorkError};
 use tokio::sync::Notify;
 
 fn spot() -> Spot<Vec<&'static str>> {
@@ -117,4 +117,32 @@ async fn f9_work_is_inside_its_waiter_so_a_circle_is_refused_unless_the_waiter_y
         assert_eq!(asked.await.expect("a turn"), Ok(right));
     }
     assert_eq!(said(&spot).await, ["back"]);
+}
+
+#[tokio::test]
+async fn f9_a_spot_that_closes_tells_the_work_of_its_turns() {
+    let runtime = Runtime::builder().resource("unused", 1).build();
+    let host = Host::new(&runtime.expect("a runtime"));
+    let spot = host.create("spot", ()).expect("a name that is free");
+    let begun = Arc::new(Notify::new());
+    let begins = Arc::clone(&begun);
+    let asked = tokio::spawn(async move {
+        let kept = spot.request(|turn| async move {
+            let work = turn.workers().io(move |cancelled| async move {
+                begins.notify_one();
+                cancelled.cancelled().await;
+                "told"
+            });
+            let said = work.await;
+            let late = turn.workers().cpu(|_| "late").await;
+            (said, late)
+        });
+        kept.await
+    });
+    begun.notified().await;
+    host.close("spot").await.expect("a Spot");
+    // The turn ended in its own words, and what it handed in while its Spot closed never ran.
+    let answer = asked.await.expect("no panic").expect("a turn");
+    assert_eq!(answer, (Ok("told"), Err(WorkError::Closed)));
+    assert_eq!(host.workers().cpu(|_| 1).await, Ok(1), "others go on");
 }
