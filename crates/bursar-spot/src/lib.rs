@@ -50,5 +50,6 @@ pub use kind::{Instance, Kind, PerActor, SharedGate, SpotWide};
 pub use making::SpotBuilder;
 pub use schedule::{Overrun, Schedule, Tick};
 pub use spot::Spot;
+pub use timers::TimerTurn;
 pub use turn::{Entered, Turn};
 pub use worker::{Cancellation, Work, WorkError, Workers};

@@ -14,6 +14,8 @@
 
 mod face;
 
+pub use face::TimerTurn;
+
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;

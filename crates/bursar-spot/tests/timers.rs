@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bursar::{ManualClock, Runtime};
-use bursar_spot::{Host, Overrun, Schedule, Spot, SpotErrorKind, Tick};
+use bursar_spot::{Host, Overrun, PerActor, Schedule, Spot, SpotErrorKind, Tick};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
@@ -489,4 +489,42 @@ async fn case_30_a_spot_closes_among_ticks_that_post_to_it_and_none_starts_after
     for rounds in rounds {
         rounds.await.expect("no tick after a close");
     }
+}
+
+#[tokio::test]
+async fn f8_where_gates_are_not_shared_a_timer_has_one_of_its_own() {
+    let world = World::new();
+    let (log, end) = (Log::default(), Arc::new(Notify::new()));
+    let made = world.host.spot("spot").kind::<PerActor>().create(());
+    let spot = made.expect("a name that is free");
+    let (says, ends) = (log.clone(), Arc::clone(&end));
+    let registered = spot.timer("slow", Schedule::every(PERIOD), move |turn, tick| {
+        says.tick("slow", tick);
+        let end = waits(&ends);
+        async move {
+            end.await;
+            drop(turn);
+        }
+    });
+    registered.expect("a schedule");
+    let says = log.clone();
+    let registered = spot.timer("other", Schedule::every(ms(15)), move |turn, tick| {
+        assert_eq!(turn.name(), "spot");
+        says.tick("other", tick);
+        async {}
+    });
+    registered.expect("a schedule");
+    world.turn(10).await;
+    world.turn(10).await;
+    // The Spot's own turns go on as well.
+    spot.request(|_| async {}).await.expect("a turn");
+    world.turn(15).await;
+    assert_eq!(log.said(), ["slow 1/1-0", "other 1/1-0", "other 2/2-0"]);
+    end.notify_one();
+    world.settle().await;
+    assert_eq!(
+        log.said(),
+        ["slow 2/3-1"],
+        "and its own next tick has waited"
+    );
 }

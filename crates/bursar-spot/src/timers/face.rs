@@ -1,15 +1,18 @@
 //! Timers as users register them.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::Handler;
+use super::{Handle, Handler};
 use crate::beside::Refused;
 use crate::error::{SpotError, SpotErrorKind};
-use crate::kind::{Kind, SharedGate};
+use crate::held::Held;
+use crate::kind::{Kind, PerActor, SharedGate};
 use crate::schedule::{Schedule, Tick};
 use crate::spot::Spot;
 use crate::turn::Turn;
+use crate::worker::Workers;
 
 impl<S: Send + 'static, K: SharedGate> Spot<S, K> {
     /// Registers a timer under a name: each tick of `schedule` runs `handler` as a turn of this Spot.
@@ -42,17 +45,68 @@ impl<S: Send + 'static, K: SharedGate> Spot<S, K> {
         W: Future<Output = ()> + Send + 'static,
     {
         let handler = Handler::new(move |held, tick| handler(Turn::new(held), tick));
-        let strand = self.strand();
-        let registered = strand
-            .beside
-            .register(strand, name, schedule, Arc::new(handler));
-        registered.map_err(|refused| match refused {
-            Refused::NoPeriod => SpotError::new(SpotErrorKind::InvalidOperation, self.name())
-                .saying(format!(
-                    "timer {name:?} has a period of zero: it must be longer"
-                )),
-            Refused::Closed => SpotError::closed(self.name(), false),
-        })
+        register(self, name, schedule, Arc::new(handler))
+    }
+}
+
+impl<S: Send + 'static> Spot<S, PerActor> {
+    /// Registers a timer under a name: each tick of `schedule` runs `handler` as a turn of the timer's own gate, beside those
+    /// of the Spot, of its actors and of its other timers. Otherwise as for a Spot whose timers share its gate.
+    ///
+    /// # Errors
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation) for a period of zero; [`Closed`](SpotErrorKind::Closed).
+    pub fn timer<F, W>(&self, name: &str, schedule: Schedule, handler: F) -> Result<(), SpotError>
+    where
+        F: Fn(TimerTurn<S>, Tick) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let handler = Handler::new(move |held, tick| handler(TimerTurn { held }, tick));
+        register(self, name, schedule, Arc::new(handler))
+    }
+}
+
+fn register<S: Send + 'static, K: Kind>(
+    spot: &Spot<S, K>,
+    name: &str,
+    schedule: Schedule,
+    handler: Arc<dyn Handle<S>>,
+) -> Result<(), SpotError> {
+    let strand = spot.strand();
+    let registered = strand.beside.register(strand, name, schedule, handler);
+    registered.map_err(|refused| match refused {
+        Refused::NoPeriod => SpotError::new(SpotErrorKind::InvalidOperation, spot.name()).saying(
+            format!("timer {name:?} has a period of zero: it must be longer"),
+        ),
+        Refused::Closed => SpotError::closed(spot.name(), false),
+    })
+}
+
+/// One tick of a timer that has a gate of its own. It has no state of the Spot, and nothing to yield. Dropping it ends the
+/// turn.
+pub struct TimerTurn<S: Send + 'static> {
+    held: Held<S>,
+}
+
+impl<S: Send + 'static> TimerTurn<S> {
+    /// The name of its Spot.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.held.strand().name
+    }
+
+    /// Where work beside the turns is handed in. Its cancellation fires when the Spot closes.
+    #[must_use]
+    pub fn workers(&self) -> Workers {
+        let strand = self.held.strand();
+        strand.beside.workers(strand)
+    }
+}
+
+impl<S: Send + 'static> fmt::Debug for TimerTurn<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerTurn")
+            .field("spot", &self.name())
+            .finish_non_exhaustive()
     }
 }
 
