@@ -3,10 +3,24 @@
 //! Each is set up as its documentation shows it, with the mailbox that the crate gives it by default. Asked to suspend, a
 //! handler lets the executor have one turn before it adds, and nothing else of its actor runs meanwhile.
 
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
 use actix::WrapFuture;
 use actix::fut::ActorFutureExt;
 use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::task::yield_now;
+
+/// Suspends once, to be polled again when the executor's queue has come round to it.
+pub fn suspend() -> impl Future<Output = ()> + Send {
+    let mut suspended = false;
+    poll_fn(move |cx| {
+        if std::mem::replace(&mut suspended, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
 
 /// Asks for one addition.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +62,7 @@ impl actix::Handler<AddLater> for Actix {
     type Result = actix::AtomicResponse<Self, u64>;
 
     fn handle(&mut self, _: AddLater, _: &mut Self::Context) -> Self::Result {
-        let later = yield_now().into_actor(self).map(|(), actor, _| {
+        let later = suspend().into_actor(self).map(|(), actor, _| {
             actor.0 += 1;
             actor.0
         });
@@ -80,7 +94,7 @@ impl ractor::Actor for Ractor {
         count: &mut u64,
     ) -> Result<(), ActorProcessingErr> {
         if add.suspend {
-            yield_now().await;
+            suspend().await;
         }
         *count += 1;
         Ok(asker.send(*count)?)
@@ -96,7 +110,7 @@ impl kameo::message::Message<Add> for Kameo {
 
     async fn handle(&mut self, add: Add, _: &mut kameo::message::Context<Self, u64>) -> u64 {
         if add.suspend {
-            yield_now().await;
+            suspend().await;
         }
         self.0 += 1;
         self.0

@@ -7,7 +7,7 @@ mod key_mutex;
 mod resilience;
 mod tower_stack;
 
-pub use actors::{Actix, Add, AddLater, Kameo, Ractor, RactorAdd};
+pub use actors::{Actix, Add, AddLater, Kameo, Ractor, RactorAdd, suspend};
 pub use composed::{Composed, Fault, Refused};
 pub use key_mutex::{KeyGuard, KeyMutexes};
 pub use resilience::{resilience, resilience_in_time};

@@ -18,12 +18,12 @@ use kameo::actor::{ActorRef as KameoRef, Spawn as _};
 use ractor::ActorRef as RactorRef;
 use ractor::rpc::CallResult;
 use tokio::runtime::Runtime as Tokio;
-use tokio::task::{unconstrained, yield_now};
+use tokio::task::unconstrained;
 
 use super::Pace;
 use super::fixtures::{forever, one_thread, runtime, two_workers};
 use crate::measure::{Batch, Contender};
-use crate::peers::{Actix, Add, AddLater, Kameo, Ractor, RactorAdd};
+use crate::peers::{Actix, Add, AddLater, Kameo, Ractor, RactorAdd, suspend};
 use crate::report::{Column, Seen};
 
 pub(crate) const ENTER: &str = "bursar enter";
@@ -60,7 +60,7 @@ async fn add(mut turn: Turn<u64>) -> u64 {
 }
 
 async fn add_later(mut turn: Turn<u64>) -> u64 {
-    yield_now().await;
+    suspend().await;
     *turn.state() += 1;
     *turn.state()
 }
@@ -76,17 +76,19 @@ async fn of_kameo(actor: &KameoRef<Kameo>, add: Add) -> u64 {
     actor.ask(add).await.expect("an answer")
 }
 
-/// A contender whose calls follow each other in one task of this thread's executor.
+/// A contender whose calls follow each other in one task of this thread's executor: a task like others, since one that the
+/// executor is entered for is polled at another pace.
 macro_rules! calls {
     ($name:expr, $tokio:expr, |$i:ident| $call:expr) => {{
         let tokio = $tokio;
         Contender::new($name, move |n| {
-            tokio.block_on(unconstrained(async {
+            let calls = unconstrained(async move {
                 for $i in 0..n {
                     let answer = $call.await;
                     black_box(&answer);
                 }
-            }));
+            });
+            tokio.block_on(tokio.spawn(calls)).expect("no panic");
         })
     }};
 }
@@ -116,42 +118,45 @@ pub(super) fn enter() -> Vec<Contender<'static>> {
 }
 
 /// One asker on this thread; actix has an executor of its own there.
-fn one_asker(suspend: bool) -> Vec<Contender<'static>> {
+fn one_asker(suspends: bool) -> Vec<Contender<'static>> {
     let tokio = one_thread();
     let spot = spot(tokio);
-    let (ractor, kameo) = (ractor(tokio), kameo(tokio));
+    let (ractor, kameo) = (forever(ractor(tokio)), forever(kameo(tokio)));
     let system = actix::System::new();
     let actix = system.block_on(async { Actix::default().start() });
-    let add_to = Add { suspend };
-    let ours = if suspend {
+    let add_to = Add { suspend: suspends };
+    let ours = if suspends {
         calls!(REQUEST, tokio, |_i| spot.request(add_later))
     } else {
         calls!(REQUEST, tokio, |_i| spot.request(add))
     };
-    let spawned = if suspend {
+    let spawned = if suspends {
         calls!(SPAWN, tokio, |i| tokio.spawn(async move {
-            yield_now().await;
+            suspend().await;
             i
         }))
     } else {
         calls!(SPAWN, tokio, |i| tokio.spawn(async move { i }))
     };
     let theirs = Contender::new(ACTIX, move |n| {
-        system.block_on(unconstrained(async {
+        let actix = actix.clone();
+        let calls = unconstrained(async move {
             for _ in 0..n {
-                if suspend {
+                if suspends {
                     black_box(actix.send(AddLater).await.is_ok());
                 } else {
                     black_box(actix.send(add_to).await.is_ok());
                 }
             }
-        }));
+        });
+        let done = system.block_on(async { actix::spawn(calls).await });
+        done.expect("no panic");
     });
     vec![
         ours,
         theirs,
-        calls!(RACTOR, tokio, |_i| of_ractor(&ractor, add_to)),
-        calls!(KAMEO, tokio, |_i| of_kameo(&kameo, add_to)),
+        calls!(RACTOR, tokio, |_i| of_ractor(ractor, add_to)),
+        calls!(KAMEO, tokio, |_i| of_kameo(kameo, add_to)),
         spawned,
     ]
 }
@@ -288,15 +293,15 @@ async fn round_trips(spot: &'static Spot<u64>, n: u32) {
 pub(super) fn yields() -> Vec<Contender<'static>> {
     let tokio = one_thread();
     let spot = spot(tokio);
-    let kameo = kameo(tokio);
-    let ractor = ractor(tokio);
+    let (ractor, kameo) = (forever(ractor(tokio)), forever(kameo(tokio)));
     let add = Add { suspend: false };
     vec![
         Contender::new(YIELD, move |n| {
-            tokio.block_on(unconstrained(round_trips(spot, n)));
+            let trips = tokio.spawn(unconstrained(round_trips(spot, n)));
+            tokio.block_on(trips).expect("no panic");
         }),
-        calls!(RACTOR, tokio, |_i| of_ractor(&ractor, add)),
-        calls!(KAMEO, tokio, |_i| of_kameo(&kameo, add)),
+        calls!(RACTOR, tokio, |_i| of_ractor(ractor, add)),
+        calls!(KAMEO, tokio, |_i| of_kameo(kameo, add)),
     ]
 }
 
@@ -342,8 +347,8 @@ pub(crate) fn wake_ups() -> f64 {
             polls: of_body,
         }
     };
-    let ran = tokio.block_on(spot.request(work));
-    ran.expect("an open Spot");
+    let ran = tokio.block_on(tokio.spawn(spot.request(work)));
+    ran.expect("no panic").expect("an open Spot");
     // The first poll is the requester's.
     let woken = polls.load(Ordering::Relaxed).saturating_sub(1);
     woken as f64 / f64::from(ROUNDS)
