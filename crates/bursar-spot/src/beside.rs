@@ -43,7 +43,10 @@ struct Things<S: Send + 'static> {
 pub(crate) enum Refused {
     /// A period of zero.
     NoPeriod,
+    /// The Spot has closed.
     Closed,
+    /// The host takes in no more, or is gone.
+    Stopping,
 }
 
 impl<S: Send + 'static> State<S> {
@@ -108,6 +111,9 @@ impl<S: Send + 'static> Beside<S> {
             return Err(Refused::NoPeriod);
         }
         let common = &strand.common;
+        if common.shared.moments.is_closed() {
+            return Err(Refused::Stopping);
+        }
         let ticks = schedule.begin(common.shared.moments.now());
         // For a name that is new. Made before the lock, since it takes the gate's.
         let fresh = Timer::new(Lane::open(strand), name);
@@ -187,6 +193,18 @@ impl<S: Send + 'static> Beside<S> {
             return fresh;
         };
         things.workers.get_or_insert(fresh).clone()
+    }
+
+    /// Its host is gone: no timer ticks any more. One that is registered at this moment is never armed.
+    pub(crate) fn end_timers(&self, strand: &Arc<Strand<S>>) {
+        let mut ended = Vec::new();
+        if let State::Something(things) = &mut *lock(&self.0) {
+            ended.extend(things.timers.drain());
+        }
+        for timer in ended {
+            let (old, _) = timer.cancel();
+            old.leave(strand);
+        }
     }
 
     /// The Spot closes.

@@ -1,7 +1,8 @@
 //! How a host shuts down: with its runtime's drain, or on its own.
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -28,6 +29,8 @@ impl Core {
 impl DrainMember for Core {
     fn stop(&self) {
         self.common.shared.drain.stop();
+        // Ticks that are queued are accepted work; no more are.
+        self.common.shared.moments.close();
     }
 
     fn is_idle(&self) -> bool {
@@ -56,6 +59,16 @@ impl DrainMember for Core {
     }
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.common.shared.moments.close();
+        // A timer holds on to its Spot, and that to its timers.
+        for member in self.members() {
+            member.end_timers();
+        }
+    }
+}
+
 /// What the shutdown of a host and its runtime did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -64,17 +77,24 @@ pub struct HostReport {
     pub closed: usize,
     /// Those among them that still had work when the bound passed, and lost it.
     pub cut_short: usize,
+    /// Pieces of work beside the turns ([`Workers`](crate::Workers)) that had not ended when the bound passed. They have
+    /// been told to stop.
+    pub working: usize,
     /// What the runtime's drain did.
     pub runtime: DrainReport,
 }
 
 impl fmt::Display for HostReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
+        writeln!(
             f,
-            "{} Spots closed, {} of them with work left\n{}",
-            self.closed, self.cut_short, self.runtime
-        )
+            "{} Spots closed, {} of them with work left",
+            self.closed, self.cut_short
+        )?;
+        if self.working > 0 {
+            writeln!(f, "{} pieces of work go on beside them", self.working)?;
+        }
+        write!(f, "{}", self.runtime)
     }
 }
 
@@ -82,7 +102,8 @@ impl Host {
     /// Shuts the host down, and then its runtime, for at most `bound` together, counted from the first poll.
     ///
     /// In this order: nothing is taken in any more but what live turns ask for; what was accepted runs to its end, until
-    /// `bound` passes; every Spot closes with [`CloseReason::HostShutdown`] and runs its last turn; the runtime drains.
+    /// `bound` passes; every Spot closes with [`CloseReason::HostShutdown`] and runs its last turn; work beside the turns is told to stop
+    /// and ends; the runtime drains.
     ///
     /// # Errors
     /// [`ShutdownError::InsideOwnCall`], at the first poll and closing nothing, when awaited from inside of a turn of this
@@ -123,6 +144,14 @@ impl Host {
             end.poll(shared, cx)
         })
         .await;
+        shared.workers.close();
+        let mut ended = pin!(shared.workers.ended());
+        poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => end.poll(shared, cx),
+        })
+        .await;
+        let working = shared.workers.live();
         let spent = shared.clock.now().saturating_duration_since(began);
         let runtime = core
             .runtime
@@ -131,6 +160,7 @@ impl Host {
         Ok(HostReport {
             closed,
             cut_short,
+            working,
             runtime,
         })
     }

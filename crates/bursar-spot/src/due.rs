@@ -134,6 +134,11 @@ impl Moments {
         self.lock().armed.len()
     }
 
+    /// Whether nothing rings any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.lock().driver, Driver::Closed)
+    }
+
     /// Ends the driver; nothing rings any more.
     pub(crate) fn close(&self) {
         let mut state = self.lock();

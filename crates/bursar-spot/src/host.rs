@@ -36,6 +36,8 @@ pub(crate) trait Member: Send + Sync {
     fn hold(&self) -> HoldId;
     /// Turns that run, work that waits for one, and yielded bodies.
     fn figures(&self) -> (u32, u32, u32);
+    /// Ends its timers.
+    fn end_timers(self: Arc<Self>);
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -64,6 +66,10 @@ impl<S: Send + 'static> Member for Strand<S> {
         self.look(|gate| gate.figures())
     }
 
+    fn end_timers(self: Arc<Self>) {
+        self.beside.end_timers(&self);
+    }
+
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }
@@ -87,7 +93,8 @@ impl Registrar for Registry<Arc<dyn Member>> {
 
 /// Owns Spots by name. Cheap to clone; every clone is the same host.
 ///
-/// Its turns are part of the drain of the runtime it was made with.
+/// Its turns are part of the drain of the runtime it was made with. Timers tick for as long as there is a handle of the
+/// host, or until it shuts down.
 #[derive(Clone)]
 pub struct Host {
     pub(crate) core: Arc<Core>,

@@ -528,3 +528,38 @@ async fn f8_where_gates_are_not_shared_a_timer_has_one_of_its_own() {
         "and its own next tick has waited"
     );
 }
+
+#[tokio::test]
+async fn f8_a_host_that_shuts_down_lets_queued_ticks_run_and_takes_in_no_more() {
+    let world = World::new();
+    let (spot, log) = (world.spot(), Log::default());
+    notes(&spot, &log, "t", Schedule::every(PERIOD));
+    let end = hold(&spot).await;
+    world.turn(10).await;
+    let mut shutdown = tokio_test::task::spawn(world.host.shutdown_within(ms(1_000)));
+    assert!(shutdown.poll().is_pending(), "a turn runs");
+    world.turn(50).await;
+    end.notify_one();
+    let report = shutdown.await.expect("all ends");
+    assert_eq!((report.closed, report.cut_short, report.working), (1, 0, 0));
+    assert_eq!(log.said(), ["t 1/6-5"], "the accepted one alone");
+    assert_eq!(Arc::strong_count(&log.0), 1);
+}
+
+#[tokio::test]
+async fn f8_timers_end_with_the_last_handle_of_their_host() {
+    let World { clock, host } = World::new();
+    let spot = host.create("spot", Log::default()).expect("a free name");
+    let log = Log::default();
+    notes(&spot, &log, "t", Schedule::every(PERIOD));
+    drop(host);
+    clock.advance(PERIOD);
+    for _ in 0..64 {
+        yield_now().await;
+    }
+    assert_eq!(log.said(), [] as [&str; 0]);
+    assert_eq!((spot.timers(), Arc::strong_count(&log.0)), (0, 1));
+    let refused = spot.timer("late", Schedule::once(PERIOD), |_, _| async {});
+    let refused = refused.map_err(|refused| refused.kind());
+    assert_eq!(refused, Err(SpotErrorKind::ShuttingDown));
+}

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bursar::Runtime;
 use bursar_spot::{Host, Spot, SpotErrorKind, WorkError};
@@ -145,4 +146,45 @@ async fn f9_a_spot_that_closes_tells_the_work_of_its_turns() {
     let answer = asked.await.expect("no panic").expect("a turn");
     assert_eq!(answer, (Ok("told"), Err(WorkError::Closed)));
     assert_eq!(host.workers().cpu(|_| 1).await, Ok(1), "others go on");
+}
+
+#[tokio::test]
+async fn f9_a_host_that_shuts_down_tells_its_work_and_waits_for_it() {
+    let runtime = Runtime::builder().resource("unused", 1).build();
+    let host = Host::new(&runtime.expect("a runtime"));
+    let begun = Arc::new(Notify::new());
+    let begins = Arc::clone(&begun);
+    let work = tokio::spawn(host.workers().io(move |cancelled| async move {
+        begins.notify_one();
+        cancelled.cancelled().await;
+        "told"
+    }));
+    begun.notified().await;
+    let report = host.shutdown_within(Duration::from_secs(60)).await;
+    assert_eq!(report.map(|report| report.working), Ok(0));
+    assert_eq!(work.await.expect("no panic"), Ok("told"));
+    let late = host.workers().cpu(|_| "late").await;
+    assert_eq!(late, Err(WorkError::Closed));
+}
+
+#[tokio::test]
+async fn f9_a_shutdown_says_what_does_not_stop() {
+    let runtime = Runtime::builder().resource("unused", 1).build();
+    let host = Host::new(&runtime.expect("a runtime"));
+    let (says, runs) = std::sync::mpsc::channel();
+    let (go, goes) = std::sync::mpsc::channel::<()>();
+    let work = tokio::spawn(host.workers().cpu(move |_| {
+        says.send(()).expect("somebody listens");
+        let _deaf = goes.recv();
+    }));
+    tokio::task::yield_now().await;
+    runs.recv().expect("it runs");
+    let report = host.shutdown_within(Duration::ZERO).await.expect("drained");
+    assert_eq!(report.working, 1);
+    assert!(
+        report.to_string().contains("1 pieces of work go on"),
+        "{report}"
+    );
+    drop(go);
+    assert_eq!(work.await.expect("no panic"), Ok(()));
 }

@@ -38,7 +38,8 @@ impl<S: Send + 'static, K: SharedGate> Spot<S, K> {
     /// ```
     ///
     /// # Errors
-    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation) for a period of zero; [`Closed`](SpotErrorKind::Closed).
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation) for a period of zero; [`Closed`](SpotErrorKind::Closed);
+    /// [`ShuttingDown`](SpotErrorKind::ShuttingDown) also when the host is gone.
     pub fn timer<F, W>(&self, name: &str, schedule: Schedule, handler: F) -> Result<(), SpotError>
     where
         F: Fn(Turn<S, K>, Tick) -> W + Send + Sync + 'static,
@@ -54,7 +55,8 @@ impl<S: Send + 'static> Spot<S, PerActor> {
     /// of the Spot, of its actors and of its other timers. Otherwise as for a Spot whose timers share its gate.
     ///
     /// # Errors
-    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation) for a period of zero; [`Closed`](SpotErrorKind::Closed).
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation) for a period of zero; [`Closed`](SpotErrorKind::Closed);
+    /// [`ShuttingDown`](SpotErrorKind::ShuttingDown) also when the host is gone.
     pub fn timer<F, W>(&self, name: &str, schedule: Schedule, handler: F) -> Result<(), SpotError>
     where
         F: Fn(TimerTurn<S>, Tick) -> W + Send + Sync + 'static,
@@ -78,6 +80,7 @@ fn register<S: Send + 'static, K: Kind>(
             format!("timer {name:?} has a period of zero: it must be longer"),
         ),
         Refused::Closed => SpotError::closed(spot.name(), false),
+        Refused::Stopping => SpotError::new(SpotErrorKind::ShuttingDown, spot.name()),
     })
 }
 
