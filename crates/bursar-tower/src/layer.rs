@@ -143,7 +143,8 @@ impl<B: 'static> ContractLayer<Request<B>, HttpAnswers, HttpClient> {
     ///
     /// The [`Deadline`] that a request carries bounds its call: hand on the one of the request being served by inserting it
     /// into the extensions. A response that failed and is not tried again is returned as it is, with the [`Verdict`](crate::Verdict) among
-    /// its extensions. Units and key are held until the response's body has ended or is dropped.
+    /// its extensions. Units and key are held until the response's body has ended or is dropped; timeout and
+    /// deadline cover what comes before the body, so bound its reading.
     ///
     /// ```
     /// use bursar::{Policy, Retry, Runtime};

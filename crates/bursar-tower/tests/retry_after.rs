@@ -1,0 +1,108 @@
+//! `Retry-After` follows from how long calls of the layer have held what they hold, and from who waits. The clock is
+//! tokio's, and it stands still until everything sleeps.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the inner service sleeps, and its callers are tasks"
+)]
+
+mod common;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bursar::{Contract, Policy, Runtime};
+use bursar_tower::{Answers, ContractLayer, HttpServer};
+use bytes::Bytes;
+use common::{assert_idle, usage};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tower::{Layer, Service, service_fn};
+
+type Server = ContractLayer<Request<()>, Answers, HttpServer>;
+
+/// One call at a time, one that waits, and no other.
+fn contract() -> (Runtime, Contract) {
+    let runtime = Runtime::builder().resource("a", 1).build().unwrap();
+    let policy = Policy::pure().claim("a", 1).max_waiting(1);
+    let contract = runtime.contract("work", policy).unwrap();
+    (runtime, contract)
+}
+
+/// A service that answers after three seconds.
+fn slow()
+-> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static {
+    service_fn(|_: Request<()>| async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        Ok(Response::new(Full::new(Bytes::from_static(b"done"))))
+    })
+}
+
+/// What a third call is told while one runs and one waits.
+async fn told(runtime: &Runtime, layer: &Server) -> String {
+    let mut service = layer.layer(slow());
+    let mut running = Vec::new();
+    for waiting in 0..2 {
+        running.push(tokio::spawn(service.call(Request::new(()))));
+        common::net::until(|| usage(runtime, "a") == (1, waiting)).await;
+    }
+    let refused = service.call(Request::new(())).await.unwrap();
+    assert_eq!(refused.status(), 503);
+    for call in running {
+        assert_eq!(call.await.unwrap().unwrap().status(), 200);
+    }
+    refused.headers()["retry-after"]
+        .to_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_the_mean_time_of_holding_for_each_call_before_and_for_oneself() {
+    let (runtime, contract) = contract();
+    let layer = ContractLayer::http_server(&contract);
+    assert_eq!(
+        told(&runtime, &layer).await,
+        "2",
+        "a second each, before anything is known"
+    );
+    assert_eq!(
+        told(&runtime, &layer).await,
+        "6",
+        "three seconds each: the wait of those who waited does not count"
+    );
+    assert_eq!(
+        told(&runtime, &layer.clone()).await,
+        "6",
+        "all services of a layer share what it knows"
+    );
+    let other = ContractLayer::http_server(&contract);
+    assert_eq!(told(&runtime, &other).await, "2", "another layer does not");
+    assert_idle(&runtime);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_held_counts() {
+    let (runtime, contract) = contract();
+    let layer = ContractLayer::http_server(&contract).hold_body();
+    let mut service = layer.layer(slow());
+    let response = service.call(Request::new(())).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(usage(&runtime, "a"), (1, 0));
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "done"
+    );
+    assert_eq!(usage(&runtime, "a"), (0, 0));
+    let held = service.call(Request::new(())).await.unwrap();
+    let waits = tokio::spawn(service.call(Request::new(())));
+    common::net::until(|| usage(&runtime, "a") == (1, 1)).await;
+    let refused = service.call(Request::new(())).await.unwrap();
+    assert_eq!(refused.headers()["retry-after"], "10", "five seconds each");
+    drop(held);
+    drop(waits.await.unwrap().unwrap());
+    assert_idle(&runtime);
+}
