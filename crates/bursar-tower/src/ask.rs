@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bursar::{Call, Contract, Effect, Key};
+use bursar::{Call, Effect, Key};
 
 use crate::deadline::Deadline;
 
@@ -28,9 +28,8 @@ impl<Req> Asks<Req> {
         copy: None,
     };
 
-    /// A call for this request, and what is known of its effect.
-    pub(crate) fn begin<'c>(&self, contract: &'c Contract, request: &Req) -> (Call<'c>, Effect) {
-        let mut call = contract.with();
+    /// The call, told what this request says, and what is known of the request's effect.
+    pub(crate) fn state<'c>(&self, mut call: Call<'c>, request: &Req) -> (Call<'c>, Effect) {
         let mut effect = Effect::NonIdempotent;
         if let Some(key) = &self.key {
             call = call.key(key(request));

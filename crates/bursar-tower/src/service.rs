@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bursar::{Attempt, Contract, Failure};
+use bursar::{Attempt, CallError, Contract, Effect, Failure};
 use tower_service::Service;
 
 use crate::ask::Asks;
@@ -107,54 +107,65 @@ where
     }
 }
 
-async fn run<S, Req, J, D>(
+/// One call. A block and no `async fn`: what a block is given is stored once, and a function's arguments again as its
+/// locals; requests are not small.
+fn run<S, Req, J, D>(
     shared: Arc<Shared<Req, J, D>>,
     service: S,
     request: Req,
-) -> Result<D::Response, D::Error>
+) -> impl Future<Output = Result<D::Response, D::Error>>
 where
     S: Service<Req> + Clone,
     J: Judge<S::Response, S::Error>,
     D: Deliver<S::Response, S::Error>,
 {
-    let (mut call, effect) = shared.asks.begin(&shared.contract, &request);
     let mut next = Some((service, request));
-    let mut watch = None;
-    let attempt = |attempt: &Attempt| {
-        let (mut service, request) = next.take().expect("none follows one that was the last");
-        next = shared
-            .asks
-            .copy(&request)
-            .map(|copy| (service.clone(), copy));
-        if next.is_none() {
-            attempt.forbid_retry();
+    async move {
+        let mut call = shared.contract.with();
+        let mut effect = Effect::NonIdempotent;
+        if let Some((_, request)) = &next {
+            (call, effect) = shared.asks.state(call, request);
         }
-        watch = shared.pace.as_ref().map(Stopwatch::start);
-        let judge = &*shared.judge;
-        async move {
-            // Not called, it did nothing.
-            poll_fn(|cx| service.poll_ready(cx))
-                .await
-                .map_err(|error| Failure::transient(Fault::Error(error)))?;
-            verdict(judge, effect, service.call(request).await)
-        }
-    };
-    let result = call.run_held(attempt).await;
-    let end = match result {
-        Ok((response, permit)) => End::Done(response, Held::new(permit, watch)),
-        Err(error) => {
-            let verdict = Verdict {
-                outcome: error.outcome(),
-                attempts: error.attempts(),
-            };
-            match error.try_map(|fault| match fault {
-                Fault::Error(error) => Ok(error),
-                Fault::Response(response) => Err(response),
-            }) {
-                Ok(error) => End::Failed(error),
-                Err(response) => End::Judged(response, verdict),
+        let mut watch = None;
+        let attempt = |attempt: &Attempt| {
+            let (mut service, request) = next.take().expect("none follows one that was the last");
+            next = shared
+                .asks
+                .copy(&request)
+                .map(|copy| (service.clone(), copy));
+            if next.is_none() {
+                attempt.forbid_retry();
             }
-        }
+            watch = shared.pace.as_ref().map(Stopwatch::start);
+            let judge = &*shared.judge;
+            async move {
+                // Not called, it did nothing.
+                poll_fn(|cx| service.poll_ready(cx))
+                    .await
+                    .map_err(|error| Failure::transient(Fault::Error(error)))?;
+                verdict(judge, effect, service.call(request).await)
+            }
+        };
+        let end = match call.run_held(attempt).await {
+            Ok((response, permit)) => End::Done(response, Held::new(permit, watch)),
+            Err(error) => failed(error),
+        };
+        shared.deliver.deliver(end, shared.pace.as_deref())
+    }
+}
+
+/// A call that has no answer: a response that was judged a failure, or none.
+fn failed<Res, E>(error: CallError<Fault<Res, E>>) -> End<Res, E> {
+    let verdict = Verdict {
+        outcome: error.outcome(),
+        attempts: error.attempts(),
     };
-    shared.deliver.deliver(end, shared.pace.as_deref())
+    let found = error.try_map(|fault| match fault {
+        Fault::Error(error) => Ok(error),
+        Fault::Response(response) => Err(response),
+    });
+    match found {
+        Ok(error) => End::Failed(error),
+        Err(response) => End::Judged(response, verdict),
+    }
 }

@@ -3,8 +3,12 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
 
 use crate::admit::admit;
 use crate::attempt::Attempt;
@@ -102,24 +106,27 @@ impl Contract {
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
-    pub async fn run_held<F, Fut, T, E>(&self, mut handler: F) -> Result<(T, Permit), CallError<E>>
+    pub fn run_held<F, Fut, T, E>(
+        &self,
+        mut handler: F,
+    ) -> impl Future<Output = Result<(T, Permit), CallError<E>>>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        let handler = |()| handler();
+        let handler = move |()| handler();
         let keep = Keep(&self.plan);
-        Drive::new(
-            &self.plan,
-            Keyless,
-            Unbounded,
-            (),
-            keep,
-            Record::new(None, false),
-            handler,
-        )
-        .await
-        .map(|(value, holding)| (value, Permit::new(holding)))
+        WithPermit {
+            call: Drive::new(
+                &self.plan,
+                Keyless,
+                Unbounded,
+                (),
+                keep,
+                Record::new(None, false),
+                handler,
+            ),
+        }
     }
 
     /// Gives the units without a handler. What is done under the permit is outside the chain of nested calls.
@@ -270,10 +277,8 @@ impl<'c> Call<'c> {
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
         let keep = Keep(self.plan);
-        let call = self.drive(keep, handler);
-        async move {
-            call.await
-                .map(|(value, holding)| (value, Permit::new(holding)))
+        WithPermit {
+            call: self.drive(keep, handler),
         }
     }
 
@@ -335,6 +340,27 @@ impl fmt::Debug for Call<'_> {
             .field("bounds", &self.bounds)
             .field("effect", &self.effect)
             .finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// A call whose value comes with what it holds. Written by hand: an async block stores what it awaits a second time.
+    #[must_use = "futures do nothing unless polled"]
+    struct WithPermit<F> {
+        #[pin]
+        call: F,
+    }
+}
+
+impl<F, T, E> Future for WithPermit<F>
+where
+    F: Future<Output = Result<(T, Holding<Arc<Plan>>), CallError<E>>>,
+{
+    type Output = Result<(T, Permit), CallError<E>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = ready!(self.project().call.poll(cx));
+        Poll::Ready(ended.map(|(value, holding)| (value, Permit::new(holding))))
     }
 }
 
