@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use crate::budget::NotTaken;
 use crate::chain::links::Node;
 use crate::chain::{self, Frame};
 use crate::engine::Plan;
@@ -82,6 +83,16 @@ enum Stage {
     Over,
 }
 
+/// What the short way of a call came to.
+pub(crate) enum Now {
+    /// The call holds everything.
+    Held,
+    /// Turned away for want of capacity: counted, and everything is back.
+    Refused(Site),
+    /// Nothing is lost: [`Holding::poll`] goes on from here.
+    NotYet,
+}
+
 /// Why a call came to hold nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
@@ -135,32 +146,52 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
     }
 
-    /// The short way of a call that finds everything free, for its first poll alone. When it is false nothing is lost:
-    /// [`poll`](Self::poll) goes on from here.
+    /// The short way of a call that finds everything free, or is turned away at once, for its first poll alone.
     #[inline(always)]
-    pub(crate) fn take_now(&mut self, key: &Key) -> bool {
+    pub(crate) fn take_now(&mut self, key: &Key) -> Now {
         let plan = &*self.plan;
         if self.counted != Counted::Nothing || plan.watched.is_on() {
-            return false;
+            return Now::NotYet;
         }
         if !key.is_empty() {
             let keys = &plan.engine.keys;
             let caller = plan.counters.number();
-            let asked = keys.ask(plan.key_space, key, caller, &mut self.key, false, |_| None);
-            if asked != Asked::Held {
-                return false;
+            match keys.ask(plan.key_space, key, caller, &mut self.key, false, |_| None) {
+                Asked::Held => {}
+                Asked::Refused(usage) if plan.reject => return self.refuse_now(Site::Key(usage)),
+                _ => return Now::NotYet,
             }
         } else if plan.key_required || plan.claims.is_empty() {
-            return false;
+            return Now::NotYet;
         }
+        let mut taken = 0;
         for claim in &plan.claims {
-            if claim.budget.take(claim.units, false).is_err() {
-                return false;
+            if let Err(why) = claim.budget.take(claim.units, false) {
+                self.taken = taken;
+                if why == NotTaken::MustWait && plan.reject {
+                    return self.refuse_now(self.budget_site());
+                }
+                return Now::NotYet;
             }
-            self.taken += 1;
+            taken += 1;
         }
-        self.start();
-        true
+        self.taken = taken;
+        // What `start` does for a call that never waited.
+        plan.counters.direct();
+        self.counted = Counted::Started;
+        self.stage = Stage::Executing;
+        Now::Held
+    }
+
+    /// Past the gate's closing the long way decides.
+    #[cold]
+    fn refuse_now(&mut self, site: Site) -> Now {
+        if !self.plan.counters.overload(!self.bare()) {
+            return Now::NotYet;
+        }
+        self.stage = Stage::Over;
+        self.release();
+        Now::Refused(site)
     }
 
     /// Ready once the call holds everything.

@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 use crate::admit::{Pause, poll_admission};
 use crate::attempt::Lend;
 use crate::bounds::Bounds;
-use crate::call::Holding;
+use crate::call::{Holding, Now};
 use crate::chain;
 use crate::chain::links::Node;
 use crate::clock::{Alarm, earlier};
@@ -26,6 +26,7 @@ use crate::error::{CallError, EndedBy};
 use crate::key::Key;
 use crate::outcome::Failure;
 use crate::record::{Record, gone, judge};
+use crate::refusal::Site;
 use crate::retry::Next;
 pub(crate) use forms::{Deliver, Keep, Keyless, MaybeKey, Release};
 
@@ -54,7 +55,8 @@ enum Stage {
 
 /// What a call keeps over one turn of the executor.
 enum Parked<E> {
-    Refused(CallError<E>),
+    /// What was not free. The error is made when it is answered.
+    Refused(Site),
     Between(Failure<E>, Option<EndedBy>),
     Pausing(Failure<E>, Option<EndedBy>, Pause),
 }
@@ -140,19 +142,33 @@ where
         let begins = *work.stage != Stage::Running;
         if begins {
             let key = this.key.key();
-            let at_once =
-                *work.stage == Stage::Admitting && !this.bounds.any() && work.holding.take_now(key);
-            if !at_once {
-                ready!(before_attempt(
-                    work.stage,
-                    this.parked,
-                    work.holding,
-                    this.record,
-                    this.bounds,
-                    this.alarm,
-                    key,
-                    cx
-                ))?;
+            let now = if *work.stage == Stage::Admitting && !this.bounds.any() {
+                work.holding.take_now(key)
+            } else {
+                Now::NotYet
+            };
+            match now {
+                Now::Held => {}
+                Now::Refused(site) => return refused(work.stage, this.parked, site, cx),
+                Now::NotYet => {
+                    if let (Stage::Refused, Some(Parked::Refused(site))) =
+                        (*work.stage, &*this.parked)
+                    {
+                        *work.stage = Stage::Over;
+                        let refusal = work.holding.refusal(*site);
+                        return Poll::Ready(Err(CallError::Overloaded(refusal)));
+                    }
+                    ready!(before_attempt(
+                        work.stage,
+                        this.parked,
+                        work.holding,
+                        this.record,
+                        this.bounds,
+                        this.alarm,
+                        key,
+                        cx
+                    ))?;
+                }
             }
             this.record.attempts += 1;
             *this.deadline = plan
@@ -174,7 +190,10 @@ where
                 work.poll(cx)
             };
             match polled {
-                Poll::Ready(Ok(value)) => End::Done(value),
+                // Nearly always: out of the way of all that follows.
+                Poll::Ready(Ok(value)) => {
+                    return Poll::Ready(Ok(work.succeed(this.deliver, value)));
+                }
                 Poll::Ready(Err(failure)) => {
                     let callers = this.bounds.deadline();
                     let (failure, cut) = judge(failure, plan, *this.deadline, callers);
@@ -197,15 +216,12 @@ where
                 }
             }
         };
-        // Dropped at its await point, or done: before anything is given back.
-        work.drop_handler();
         let (failure, cut) = match end {
-            End::Done(value) => {
-                *work.stage = Stage::Over;
-                return Poll::Ready(Ok(this.deliver.deliver(work.holding, value)));
-            }
+            End::Done(value) => return Poll::Ready(Ok(work.succeed(this.deliver, value))),
             End::Failed(failure, cut) => (failure, cut),
         };
+        // Dropped at its await point, or done: before anything is given back.
+        work.drop_handler();
         match failed(
             work.holding,
             this.record,
@@ -315,6 +331,14 @@ impl<Fut: Future> Work<'_, '_, Fut> {
         })
     }
 
+    /// The handler is done; its future is dropped before anything is given back.
+    #[inline(always)]
+    fn succeed<D: Deliver, T>(&mut self, deliver: &D, value: T) -> D::Of<T> {
+        self.drop_handler();
+        *self.stage = Stage::Over;
+        deliver.deliver(self.holding, value)
+    }
+
     #[inline(always)]
     fn drop_handler(&mut self) {
         self.guarded(|mut running, _| running.set(None));
@@ -338,23 +362,15 @@ fn before_attempt<B: Bounds, E>(
     match parked.take() {
         None if *stage == Stage::Admitting => {
             let admitted = ready!(poll_admission(holding, bounds, alarm, key, cx));
-            if let Err(error @ CallError::Overloaded(_)) = admitted {
-                // Everything is back and counted: a caller that tries again in a tight loop lets the holders run.
-                *stage = Stage::Refused;
-                *parked = Some(Parked::Refused(error));
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+            if let Err(CallError::Overloaded(refusal)) = admitted {
+                return refused(stage, parked, refusal.site, cx);
             }
             if admitted.is_err() {
                 *stage = Stage::Over;
             }
             Poll::Ready(admitted)
         }
-        None => panic!("a call was polled after it had ended"),
-        Some(Parked::Refused(error)) => {
-            *stage = Stage::Over;
-            Poll::Ready(Err(error))
-        }
+        None | Some(Parked::Refused(_)) => panic!("a call was polled after it had ended"),
         Some(Parked::Between(failure, cut)) => {
             let plan = holding.plan_ref();
             if let Some(by) = gone(plan, bounds, cx) {
@@ -385,6 +401,21 @@ fn before_attempt<B: Bounds, E>(
             }
         }
     }
+}
+
+/// Everything is back and counted. The answer follows after one turn of the executor: a caller that tries again in a tight
+/// loop lets the holders run.
+#[cold]
+fn refused<T, E>(
+    stage: &mut Stage,
+    parked: &mut Option<Parked<E>>,
+    site: Site,
+    cx: &Context<'_>,
+) -> Poll<T> {
+    *stage = Stage::Refused;
+    *parked = Some(Parked::Refused(site));
+    cx.waker().wake_by_ref();
+    Poll::Pending
 }
 
 /// An attempt failed: the call's error, or what is kept until the next attempt.

@@ -94,7 +94,7 @@ pub(crate) struct Names {
 }
 
 /// Where a call was when it was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Site {
     Nowhere,
     Key(Usage),
