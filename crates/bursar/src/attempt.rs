@@ -18,6 +18,9 @@ const STOP: u8 = 1;
 /// No other attempt follows it.
 const LAST: u8 = 2;
 
+/// Made when somebody first waits: every call has room for it, and few use it.
+type Wakers = Option<Box<Slab<Option<Waker>>>>;
+
 /// One run of a handler inside a call, as the handler sees it.
 ///
 /// It lives in the call's builder, so that a handler may keep the reference across its awaits.
@@ -33,10 +36,11 @@ pub struct Attempt {
     /// Stated by the call, the same for each attempt.
     pub(crate) idempotency_key: Option<Arc<str>>,
     /// Who waits for the cancellation. A leaf lock; wakers are woken and dropped after it.
-    wakers: Mutex<Slab<Option<Waker>>>,
+    wakers: Mutex<Wakers>,
 }
 
 impl Attempt {
+    #[inline(always)]
     pub(crate) fn new(clock: ClockHandle, epoch: Instant) -> Self {
         Self {
             clock,
@@ -45,7 +49,7 @@ impl Attempt {
             number: AtomicU32::new(0),
             flags: AtomicU8::new(0),
             idempotency_key: None,
-            wakers: Mutex::new(Slab::new()),
+            wakers: Mutex::new(None),
         }
     }
 
@@ -143,7 +147,7 @@ impl Attempt {
         self.flags.fetch_or(STOP, Ordering::Release);
         let mut wakes = WakeList::new();
         let mut wakers = self.wakers();
-        for (_, waker) in wakers.iter_mut() {
+        for (_, waker) in wakers.iter_mut().flat_map(|wakers| wakers.iter_mut()) {
             if let Some(waker) = waker.take() {
                 wakes.push(waker);
             }
@@ -152,7 +156,7 @@ impl Attempt {
         drop(wakes);
     }
 
-    fn wakers(&self) -> MutexGuard<'_, Slab<Option<Waker>>> {
+    fn wakers(&self) -> MutexGuard<'_, Wakers> {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -184,7 +188,8 @@ impl Future for Cancelled<'_> {
             return Poll::Ready(());
         }
         let waker = Some(cx.waker().clone());
-        let mut wakers = attempt.wakers();
+        let mut guard = attempt.wakers();
+        let wakers = guard.get_or_insert_default();
         let old = match self.index {
             Some(index) => std::mem::replace(&mut wakers[index], waker),
             None => {
@@ -192,7 +197,7 @@ impl Future for Cancelled<'_> {
                 None
             }
         };
-        drop(wakers);
+        drop(guard);
         drop(old);
         // Set before the lock was taken, the flag has found no waker to wake.
         if attempt.is_cancelled() {
@@ -205,7 +210,9 @@ impl Future for Cancelled<'_> {
 impl Drop for Cancelled<'_> {
     fn drop(&mut self) {
         if let Some(index) = self.index {
-            let waker = self.attempt.wakers().remove(index);
+            let mut wakers = self.attempt.wakers();
+            let waker = wakers.as_mut().map(|wakers| wakers.remove(index));
+            drop(wakers);
             drop(waker);
         }
     }

@@ -113,6 +113,29 @@ impl Bounds for &mut Bounded<'_> {
     }
 }
 
+impl<B: Bounds> Bounds for Option<B> {
+    #[inline]
+    fn any(&self) -> bool {
+        self.as_ref().is_some_and(B::any)
+    }
+
+    fn begin(&mut self, clock: &ClockHandle) {
+        if let Some(bounds) = self {
+            bounds.begin(clock);
+        }
+    }
+
+    #[inline]
+    fn left(&mut self, cx: &mut Context<'_>) -> bool {
+        self.as_mut().is_some_and(|bounds| bounds.left(cx))
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<Instant> {
+        self.as_ref().and_then(B::deadline)
+    }
+}
+
 impl fmt::Debug for Bounded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bounded")

@@ -63,6 +63,7 @@ impl Contract {
     }
 
     /// Begins a call with a key, a deadline or a token.
+    #[inline(always)]
     pub fn with(&self) -> Call<'_> {
         Call::new(&self.plan)
     }
@@ -174,26 +175,47 @@ impl fmt::Debug for Contract {
 pub struct Call<'c> {
     plan: &'c Arc<Plan>,
     key: Key,
+    /// `None` while nothing is stated.
+    options: Option<Options<'c>>,
+    /// What the last run has lent its handler; each run makes its own.
+    attempt: Option<Attempt>,
+}
+
+/// What few calls state.
+#[derive(Debug, Default)]
+struct Options<'c> {
     bounds: Bounded<'c>,
-    effect: Option<Effect>,
-    attempt: Attempt,
+    stated: Stated,
 }
 
 impl<'c> Call<'c> {
+    #[inline(always)]
     pub(crate) fn new(plan: &'c Arc<Plan>) -> Self {
         Self {
             plan,
             key: Key::NONE,
-            bounds: Bounded::default(),
-            effect: None,
-            attempt: Attempt::new(plan.engine.clock.clone(), plan.engine.epoch),
+            options: None,
+            attempt: None,
         }
     }
 
     /// Serializes the call with others of the same key, in the order of arrival. An empty key serializes nothing.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.key = key.into();
-        self
+    #[inline(always)]
+    pub fn key(self, key: impl Into<Key>) -> Self {
+        Self {
+            plan: self.plan,
+            key: key.into(),
+            // Nothing, not a copy of nothing: one that reads wider than was just written waits for the writes.
+            options: match self.options {
+                None => None,
+                options => options,
+            },
+            attempt: None,
+        }
+    }
+
+    fn options(&mut self) -> &mut Options<'c> {
+        self.options.get_or_insert_default()
     }
 
     /// Bounds the whole call, counted from its first poll.
@@ -201,14 +223,14 @@ impl<'c> Call<'c> {
     /// Ended while waiting it is [`CallError::AdmissionTimedOut`] and never ran; ended while executing it is
     /// [`CallError::TimedOut`] and may have. Zero runs nothing.
     pub fn within(mut self, bound: Duration) -> Self {
-        self.bounds.within = Some(bound);
+        self.options().bounds.within = Some(bound);
         self
     }
 
     /// Bounds the whole call by a moment of the runtime's clock; `None` bounds nothing. Stated together with
     /// [`within`](Self::within), the earlier one counts.
     pub fn deadline(mut self, deadline: impl Into<Option<Instant>>) -> Self {
-        self.bounds.until = deadline.into();
+        self.options().bounds.until = deadline.into();
         self
     }
 
@@ -218,7 +240,7 @@ impl<'c> Call<'c> {
     /// Ended while waiting it is [`CallError::Withdrawn`] and never ran; ended while executing it is
     /// [`CallError::Cancelled`] and may have. A token that has fired stays fired for later runs of this call.
     pub fn until(mut self, token: impl Future + Send + 'c) -> Self {
-        self.bounds.token = Some(Token::new(token));
+        self.options().bounds.token = Some(Token::new(token));
         self
     }
 
@@ -227,14 +249,14 @@ impl<'c> Call<'c> {
     /// for such retries with
     /// [`on_uncertain_if_idempotency_key`](crate::Retry::on_uncertain_if_idempotency_key).
     pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.attempt.idempotency_key = Some(key.into());
+        self.options().stated.idempotency_key = Some(key.into());
         self
     }
 
     /// States what this call changes. The stricter of this and the policy's effect counts; a policy with
     /// [effect per call](crate::Policy::effect_per_call) states none, so that this one counts.
     pub fn effect(mut self, effect: Effect) -> Self {
-        self.effect = Some(effect);
+        self.options().stated.effect = Some(effect);
         self
     }
 
@@ -291,7 +313,8 @@ impl<'c> Call<'c> {
     /// Dropping the future loses its place in the queue and nothing else.
     pub async fn admit(&mut self) -> Result<Permit, CallError<Infallible>> {
         let mut holding = Holding::new(&**self.plan);
-        admit(&mut holding, &mut self.bounds.anew(), &self.key).await?;
+        let mut bounds = Options::bounds(&mut self.options);
+        admit(&mut holding, &mut bounds, &self.key).await?;
         Ok(Permit::new(holding.promote(Arc::clone(self.plan))))
     }
 
@@ -300,33 +323,44 @@ impl<'c> Call<'c> {
         &'a mut self,
         deliver: D,
         handler: F,
-    ) -> Drive<'a, &'a Key, &'a mut Bounded<'c>, &'a Attempt, D, F, Fut, E> {
+    ) -> Drive<'a, &'a Key, Option<&'a mut Bounded<'c>>, &'a Attempt, D, F, Fut, E> {
         let Self {
             plan,
             key,
-            bounds,
-            effect,
+            options,
             attempt,
         } = self;
+        let engine = &plan.engine;
+        let attempt = attempt.insert(Attempt::new(engine.clock.clone(), engine.epoch));
+        let mut effect = None;
+        if let Some(Options { stated, .. }) = options {
+            effect = stated.effect;
+            attempt.idempotency_key.clone_from(&stated.idempotency_key);
+        }
         let attempt: &'a Attempt = attempt;
-        let record = Record::new(*effect, attempt.idempotency_key.is_some());
-        let bounds = bounds.anew();
+        let record = Record::new(effect, attempt.idempotency_key.is_some());
+        let bounds = Options::bounds(options);
         Drive::new(plan, &*key, bounds, attempt, deliver, record, handler)
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn parts(&mut self) -> (&'c Arc<Plan>, &Key, &mut Bounded<'c>, Stated) {
-        let stated = Stated {
-            effect: self.effect,
-            idempotency_key: self.attempt.idempotency_key.clone(),
-        };
-        (self.plan, &self.key, self.bounds.anew(), stated)
+    pub(crate) fn parts(&mut self) -> (&'c Arc<Plan>, &Key, Option<&mut Bounded<'c>>, Stated) {
+        let stated = self.options.as_ref().map(|options| options.stated.clone());
+        let bounds = Options::bounds(&mut self.options);
+        (self.plan, &self.key, bounds, stated.unwrap_or_default())
+    }
+}
+
+impl<'c> Options<'c> {
+    /// For a new run.
+    #[inline(always)]
+    fn bounds(options: &mut Option<Self>) -> Option<&mut Bounded<'c>> {
+        options.as_mut().map(|options| options.bounds.anew())
     }
 }
 
 /// What a call states about itself.
-#[cfg(feature = "tokio")]
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Stated {
     pub(crate) effect: Option<Effect>,
     pub(crate) idempotency_key: Option<Arc<str>>,
@@ -337,8 +371,7 @@ impl fmt::Debug for Call<'_> {
         f.debug_struct("Call")
             .field("operation", &self.plan.names.operation)
             .field("key", &self.key)
-            .field("bounds", &self.bounds)
-            .field("effect", &self.effect)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }
