@@ -15,6 +15,7 @@ use crate::config::{self, Base};
 use crate::cookies::Jar;
 use crate::error::Error;
 use crate::payload::ACCEPT_ENCODING;
+use crate::redirect;
 use crate::request::Request;
 use crate::schedule::Schedulers;
 use crate::surface::OneShot;
@@ -330,7 +331,13 @@ where
         )));
     }
     match HeaderValue::try_from(value) {
-        Ok(value) => Ok((name, value)),
+        Ok(mut value) => {
+            if redirect::is_credential(&name) {
+                // Not shown by `Debug`, and not indexed on HTTP/2.
+                value.set_sensitive(true);
+            }
+            Ok((name, value))
+        }
         Err(error) => {
             let what = format!("header `{name}`: its value cannot stand in a header");
             Err(Error::usage(what).because(error.into()))

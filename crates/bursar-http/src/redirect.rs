@@ -1,6 +1,6 @@
 //! Where a redirect leads and what goes along: pure decisions.
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use url::Url;
 
 /// What a redirect does to the request.
@@ -53,17 +53,23 @@ pub(crate) fn same_origin(a: &Uri, b: &Uri) -> bool {
     a.scheme() == b.scheme() && host(a) == host(b) && port(a) == port(b)
 }
 
-/// What must not go to another origin.
+const CREDENTIALS: [HeaderName; 3] = [
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::PROXY_AUTHORIZATION,
+];
+
+pub(crate) fn is_credential(name: &HeaderName) -> bool {
+    CREDENTIALS.contains(name)
+}
+
+/// Takes away what must not go to another origin.
 pub(crate) fn strip_credentials(headers: &mut HeaderMap) {
-    for name in [
-        header::AUTHORIZATION,
-        header::COOKIE,
-        header::PROXY_AUTHORIZATION,
-        // It named the old host.
-        header::HOST,
-    ] {
+    for name in CREDENTIALS {
         headers.remove(name);
     }
+    // It named the old host.
+    headers.remove(header::HOST);
 }
 
 /// What describes a body that no longer goes along.

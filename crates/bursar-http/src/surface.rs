@@ -24,6 +24,12 @@ pub trait Surface: sealed::Sealed + Send + Sized {
 pub trait Detached: Surface {
     #[doc(hidden)]
     fn schedulers(&self) -> Schedulers;
+
+    /// Who counts a request until its callback has run.
+    #[doc(hidden)]
+    fn host(&self) -> Option<Contract> {
+        None
+    }
 }
 
 /// What a surface gives a request.
@@ -36,22 +42,25 @@ pub struct Entry {
 impl Entry {
     /// Counts the request with its host until the permit is dropped.
     pub(crate) async fn enter(&self) -> Result<Option<Permit>, Error> {
-        let Some(host) = &self.host else {
-            return Ok(None);
-        };
-        host.admit().await.map(Some).map_err(|error| {
-            let (kind, what) = match error {
-                CallError::Stopping(_) => {
-                    (ErrorKind::ShuttingDown, "the clients are shutting down")
-                }
-                _ => (
-                    ErrorKind::InternalFailure,
-                    "the clients' host refused the request",
-                ),
-            };
-            Error::new(kind, Outcome::Throttled, what)
-        })
+        enter(self.host.as_ref()).await
     }
+}
+
+/// Counts something with `host`, if there is one, until the permit is dropped.
+pub(crate) async fn enter(host: Option<&Contract>) -> Result<Option<Permit>, Error> {
+    let Some(host) = host else {
+        return Ok(None);
+    };
+    host.admit().await.map(Some).map_err(|error| {
+        let (kind, what) = match error {
+            CallError::Stopping(_) => (ErrorKind::ShuttingDown, "the clients are shutting down"),
+            _ => (
+                ErrorKind::InternalFailure,
+                "the clients' host refused the request",
+            ),
+        };
+        Error::new(kind, Outcome::Throttled, what)
+    })
 }
 
 impl sealed::Sealed for Client {}
@@ -123,5 +132,9 @@ impl Surface for Registered {
 impl Detached for Registered {
     fn schedulers(&self) -> Schedulers {
         self.client.schedulers()
+    }
+
+    fn host(&self) -> Option<Contract> {
+        Some(self.host.clone())
     }
 }

@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::run::Live;
 use crate::stream::BodyStream;
 use crate::submit::submit;
-use crate::surface::{Detached, Registered, Surface};
+use crate::surface::{Detached, Registered, Surface, enter};
 
 /// Every terminator is a future that starts nothing before its first poll, waits on no thread, and cancels its exchange
 /// down to the connection when it is dropped.
@@ -160,9 +160,16 @@ impl<S: Detached + 'static, B: 'static> Request<S, B> {
     {
         let schedulers = self.surface().schedulers();
         let resume = schedulers.clone();
+        let host = self.surface().host();
         schedulers.start(async move {
+            // A host that is shutting down refuses the request too, and the callback is told.
+            let counted = enter(host.as_ref()).await;
             let response = self.send().await;
-            resume.resume(async move { callback(response).await }).await;
+            let continuation = async move {
+                callback(response).await;
+                drop(counted);
+            };
+            resume.resume(continuation).await;
         });
     }
 }

@@ -110,6 +110,25 @@ async fn g7_answers_that_are_none_are_uncertain_and_their_connections_closed() {
 }
 
 #[tokio::test]
+async fn g7_a_connection_that_is_reset_loses_the_answer() {
+    for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"] {
+        let server = Server::start(move |mut peer, _| async move {
+            peer.hear().await.unwrap();
+            peer.say(answer).await;
+            peer.stream.set_zero_linger().unwrap();
+        })
+        .await;
+        let client = server.client().build().unwrap();
+        let error = client.post("/").json(&1).send_raw().await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.outcome()),
+            (ErrorKind::Unavailable, Outcome::Uncertain),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn g9_a_body_over_the_limit_is_refused_as_soon_as_that_is_known() {
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 16, "x".repeat(1 << 16));
     let endless = format!(

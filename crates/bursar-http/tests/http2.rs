@@ -45,19 +45,36 @@ impl Frames {
         let _gone = self.0.stream.write_all(&frame).await;
     }
 
+    /// The next frame: its kind, flags and stream.
+    async fn next(&mut self) -> Option<(u8, u8, u32)> {
+        let mut head = [0; 9];
+        self.0.stream.read_exact(&mut head).await.ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        self.0.stream.read_exact(&mut payload).await.ok()?;
+        let (kind, flags) = (head[3], head[4]);
+        if kind == SETTINGS && flags & 1 == 0 {
+            self.send(frame(SETTINGS, 1, 0, &[])).await;
+        }
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        Some((kind, flags, stream))
+    }
+
     /// The next request's stream, once it has been read whole.
     async fn request(&mut self) -> Option<u32> {
         loop {
-            let mut head = [0; 9];
-            self.0.stream.read_exact(&mut head).await.ok()?;
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let mut payload = vec![0; length as usize];
-            self.0.stream.read_exact(&mut payload).await.ok()?;
-            let (kind, flags) = (head[3], head[4]);
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-            match kind {
-                SETTINGS if flags & 1 == 0 => self.send(frame(SETTINGS, 1, 0, &[])).await,
-                HEADERS | DATA if flags & 1 == 1 => return Some(stream),
+            match self.next().await? {
+                (HEADERS | DATA, flags, stream) if flags & 1 == 1 => return Some(stream),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns once the client has reset that stream.
+    async fn reset_by_client(&mut self, stream: u32) {
+        loop {
+            match self.next().await.unwrap() {
+                (RST_STREAM, _, found) if found == stream => return,
                 _ => {}
             }
         }
@@ -216,4 +233,41 @@ async fn g10_one_caller_that_leaves_while_a_shared_connection_is_opened_fails_no
     );
     drop(first);
     assert_eq!(second.await.unwrap().status().as_u16(), 204);
+}
+
+#[tokio::test]
+async fn g10_leaving_resets_one_stream_and_the_others_on_its_connection_go_on() {
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::sync::Arc;
+    use tokio::sync::Notify;
+
+    let both = Arc::new(Notify::new());
+    let heard = Arc::clone(&both);
+    let server = Server::start(move |peer, _| {
+        let heard = Arc::clone(&heard);
+        async move {
+            let mut frames = Frames::open(peer).await;
+            let first = frames.request().await.unwrap();
+            let second = frames.request().await.unwrap();
+            heard.notify_one();
+            frames.reset_by_client(first).await;
+            frames.answer(second).await;
+            frames.request().await;
+        }
+    })
+    .await;
+    let client = client(&server);
+    let mut first = Box::pin(client.post("/1").json(&1).send_raw());
+    let mut second = pin!(client.post("/2").json(&2).send_raw());
+    let mut both = pin!(both.notified());
+    poll_fn(|cx| {
+        assert!(first.as_mut().poll(cx).is_pending());
+        assert!(second.as_mut().poll(cx).is_pending());
+        both.as_mut().poll(cx)
+    })
+    .await;
+    drop(first);
+    assert_eq!(second.await.unwrap().status().as_u16(), 204);
+    assert_eq!(server.accepted(), 1);
 }

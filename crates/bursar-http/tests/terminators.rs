@@ -276,6 +276,102 @@ async fn g2_submit_completes_when_the_last_byte_has_left_and_counts_the_rest() {
 }
 
 #[tokio::test]
+async fn g2_submit_waits_for_a_server_that_reads_slowly() {
+    use tokio::io::AsyncReadExt;
+
+    const LENGTH: usize = 32 << 20;
+    let (go, gate) = oneshot::channel::<()>();
+    let gate = Arc::new(Mutex::new(Some(gate)));
+    let (started, begun) = oneshot::channel();
+    let started = Arc::new(Mutex::new(Some(started)));
+    let (tell, told) = oneshot::channel();
+    let tell = Arc::new(Mutex::new(Some(tell)));
+    let server = Server::start(move |mut peer, _| {
+        let gate = gate.lock().unwrap().take().unwrap();
+        let started = started.lock().unwrap().take().unwrap();
+        let tell = tell.lock().unwrap().take().unwrap();
+        async move {
+            let mut buf = vec![0; 1 << 16];
+            let mut read = peer.stream.read(&mut buf).await.unwrap();
+            started.send(()).unwrap();
+            gate.await.unwrap();
+            // Never answers; the client leaves at the end.
+            while read < LENGTH {
+                read += peer.stream.read(&mut buf).await.unwrap();
+            }
+            tell.send(()).unwrap();
+            peer.closed().await;
+        }
+    })
+    .await;
+    let client = server.client().build().unwrap();
+    let clients = Clients::builder().register("log", client).build().unwrap();
+    let request = clients.get("log").unwrap().post("/");
+    let request = request.raw("x/y", vec![0; LENGTH]);
+    let (leave, token) = oneshot::channel::<()>();
+    let mut submit = std::pin::pin!(request.until(token).submit());
+    let mut begun = std::pin::pin!(begun);
+    std::future::poll_fn(|cx| {
+        assert!(std::future::Future::poll(submit.as_mut(), cx).is_pending());
+        std::future::Future::poll(begun.as_mut(), cx)
+    })
+    .await
+    .unwrap();
+    // The sockets hold a few megabytes; the rest waits for the server.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(std::future::Future::poll(submit.as_mut(), &mut cx).is_pending());
+    }
+    go.send(()).unwrap();
+    submit.await.unwrap();
+    told.await.unwrap();
+    leave.send(()).unwrap();
+    clients.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn g2_a_host_waits_for_callbacks() {
+    let server = echo().await;
+    let client = server.client().build().unwrap();
+    let clients = Clients::builder().register("echo", client).build().unwrap();
+    let called = Arc::new(Mutex::new(false));
+    let (entered, inside) = oneshot::channel();
+    let (go, gate) = oneshot::channel::<()>();
+    let calls = Arc::clone(&called);
+    let request = clients.get("echo").unwrap().get("/");
+    request.on_complete(async move |response: Result<http::Response<String>, _>| {
+        response.unwrap();
+        entered.send(()).unwrap();
+        gate.await.unwrap();
+        *calls.lock().unwrap() = true;
+    });
+    inside.await.unwrap();
+    let mut drain = std::pin::pin!(clients.shutdown());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(std::future::Future::poll(drain.as_mut(), &mut cx).is_pending());
+    go.send(()).unwrap();
+    drain.await.unwrap();
+    assert!(*called.lock().unwrap());
+}
+
+#[test]
+fn g6_credentials_are_not_shown() {
+    let client = Client::builder()
+        .base_url("http://a.test")
+        .bearer_auth("secret")
+        .proxy("http://user:secret@proxy.test")
+        .build()
+        .unwrap();
+    let request = client
+        .get("/")
+        .header("cookie", "secret")
+        .header("authorization", "secret");
+    let shown = format!("{client:?} {request:?}");
+    assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[tokio::test]
 async fn g5_a_one_shot_builds_its_client_and_closes_it() {
     let (tell, told) = oneshot::channel();
     let tell = Arc::new(Mutex::new(Some(tell)));

@@ -1,7 +1,11 @@
 //! A verdict of "not sent" is never wrong, however the caller's leaving races the connection (G7).
 //!
+//! And leaving disturbs nobody else (G10): connections that others got from the pool are never the ones that are closed.
+//!
 //! The attempt's timer fires after a number of polls drawn at random, while the connection's task runs on another
 //! thread; afterwards the server says which requests it saw.
+
+#![allow(clippy::disallowed_methods, reason = "the race needs tasks")]
 
 mod common;
 
@@ -124,5 +128,50 @@ async fn g7_what_is_said_to_be_unsent_never_arrives() {
             count >= 10,
             "{what}: {count} of 2,000: the race was not run"
         );
+    }
+}
+
+/// Leaves requests and bodies at random polls while others, who stay, share the pool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g10_leaving_disturbs_nobody_who_stays() {
+    let long = "x".repeat(100_000);
+    let server = Server::answering(move |heard| {
+        if heard.line().starts_with("GET /long") {
+            ok(&long)
+        } else {
+            ok("7")
+        }
+    })
+    .await;
+    let client = server
+        .client()
+        .timeout(std::time::Duration::from_secs(60))
+        .build()
+        .unwrap();
+    let tasks = (0..16_u64).map(|task| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            for round in 0..150 {
+                let patience = Polls((task * 31 + round * 17) % 40);
+                match task % 4 {
+                    0 => drop(client.post("/").json(&1).until(patience).send_raw().await),
+                    1 => {
+                        if let Ok(mut answer) = client.get("/long").stream().await {
+                            for _ in 0..round % 4 {
+                                answer.body_mut().chunk().await.unwrap();
+                            }
+                        }
+                    }
+                    2 => assert_eq!(client.post("/").json(&1).fetch::<u8>().await.unwrap(), 7),
+                    _ => {
+                        let whole = client.get("/long").send_raw().await.unwrap();
+                        assert_eq!(whole.body().len(), 100_000);
+                    }
+                }
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
     }
 }
