@@ -137,6 +137,13 @@ mod tests {
     }
 
     #[test]
+    fn c10_the_cap_is_half_a_minute_unless_the_base_is_longer() {
+        for (base, cap) in [(1, 30_000), (30_000, 30_000), (30_001, 30_001)] {
+            assert_eq!(Backoff::exponential(ms(base)).cap, ms(cap));
+        }
+    }
+
+    #[test]
     fn c10_pauses_are_the_same_for_the_same_seed_and_spread_evenly() {
         let draw = |seed| {
             let jitter = Jitter::new(seed);

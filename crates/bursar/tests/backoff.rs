@@ -392,3 +392,23 @@ fn c10_a_timer_that_has_completed_is_not_polled_again() {
     assert_eq!(assert_ready_ok!(call.poll()), 7);
     assert_idle(&runtime);
 }
+
+#[test]
+fn c10_a_pause_that_no_clock_can_tell_ends_the_call() {
+    let (runtime, _clock) = runtime(&[("db", 1)]);
+    let backoff = Backoff::exponential(ms(1)).cap(Duration::MAX);
+    let retry = Retry::up_to(2).on_throttled().backoff(backoff);
+    let policy = Policy::pure().claim("db", 1).retry(retry);
+    let contract = runtime.contract("work", policy).unwrap();
+    let mut call =
+        spawn(contract.run(|| async {
+            Err::<(), _>(Failure::throttled("never again").after(Duration::MAX))
+        }));
+    let error = assert_ready_err!(call.poll());
+    let ran = error.attempted().unwrap();
+    assert_eq!(ran.attempts(), 1);
+    assert_eq!(ran.ended_by(), Some(EndedBy::WaitTooLong));
+    assert_eq!(ran.failure().pushback(), Some(Duration::MAX));
+    drop(call);
+    assert_idle(&runtime);
+}

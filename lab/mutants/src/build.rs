@@ -27,15 +27,25 @@ pub struct Program {
     pub path: PathBuf,
     /// Where its tests expect to run.
     pub directory: PathBuf,
+    pub arguments: &'static [&'static str],
 }
+
+pub const LIBRARY: &str = "crates/bursar/src/lib.rs";
 
 /// Test programs that tell no mutant from another: what they check is done by the compiler.
 const NOT_ASKED: [&str; 2] = ["ui", "auto_traits"];
 
 /// # Errors
 /// The tree does not build for a reason that is no mutant's.
-pub fn build(tree: &Path, mutants: &[Mutant], quick: bool) -> Result<Built, String> {
+pub fn build(
+    repository: &Path,
+    tree: &Path,
+    mutants: &[Mutant],
+    quick: bool,
+) -> Result<Built, String> {
     let mut files: BTreeMap<&str, Vec<(u32, &Mutant)>> = BTreeMap::new();
+    // It answers what the switches ask, though it has no mutant itself.
+    files.insert(LIBRARY, Vec::new());
     for (number, mutant) in (1..).zip(mutants) {
         files
             .entry(&mutant.file)
@@ -44,13 +54,9 @@ pub fn build(tree: &Path, mutants: &[Mutant], quick: bool) -> Result<Built, Stri
     }
     let mut originals = BTreeMap::new();
     for file in files.keys() {
-        let text = fs::read_to_string(tree.join(file)).map_err(|why| format!("{file}: {why}"))?;
-        originals.insert(*file, text);
+        let text = fs::read_to_string(repository.join(file));
+        originals.insert(*file, text.map_err(|why| format!("{file}: {why}"))?);
     }
-    let library = tree.join("crates/bursar/src/lib.rs");
-    let text = fs::read_to_string(&library).map_err(|why| why.to_string())?;
-    fs::write(&library, text + SUPPORT).map_err(|why| why.to_string())?;
-
     let mut built = Built::default();
     // First the library alone: the compiler stops at the first kind of fault it finds, and this is quick.
     let tests: &[&str] = if quick {
@@ -84,6 +90,38 @@ pub fn build(tree: &Path, mutants: &[Mutant], quick: bool) -> Result<Built, Stri
     Ok(built)
 }
 
+/// The narrow places between threads, under shuttle's schedules: for those that no test program notices.
+///
+/// # Errors
+/// It does not build, though the test programs did.
+pub fn schedules(tree: &Path) -> Result<Program, String> {
+    let target = tree.join("../shuttle");
+    let built = Command::new("cargo")
+        .args([
+            "build",
+            "--release",
+            "--package",
+            "chaos",
+            "--no-default-features",
+            "--locked",
+        ])
+        .current_dir(tree)
+        .env("RUSTFLAGS", "-Awarnings --cfg bursar_shuttle")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
+        .env("CARGO_TARGET_DIR", &target)
+        .output()
+        .map_err(|why| why.to_string())?;
+    if !built.status.success() {
+        return Err(String::from_utf8_lossy(&built.stderr).into_owned());
+    }
+    Ok(Program {
+        name: "schedules".to_owned(),
+        path: target.join("release/chaos"),
+        directory: tree.to_owned(),
+        arguments: &["--executions", "20000"],
+    })
+}
+
 type Written<'f> = BTreeMap<&'f str, Switched>;
 
 fn write<'f>(
@@ -99,13 +137,27 @@ fn write<'f>(
         let switched = switch(&originals[file], &left).map_err(|why| format!("{file}: {why}"))?;
         built.without.extend(&switched.without);
         let mut text = switched.text.clone();
-        if file.ends_with("/lib.rs") {
+        if *file == LIBRARY {
             text += SUPPORT;
         }
-        fs::write(tree.join(file), text).map_err(|why| format!("{file}: {why}"))?;
+        write_if_new(&tree.join(file), text.as_bytes()).map_err(|why| format!("{file}: {why}"))?;
         written.insert(*file, switched);
     }
     Ok(written)
+}
+
+/// Leaves a file alone that says the same already: what has not changed is not built again.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_if_new(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    if fs::read(path).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(path, text)
 }
 
 /// Errors, or the test programs.
@@ -142,6 +194,7 @@ fn compile(tree: &Path, arguments: &[&str]) -> Result<(Vec<Value>, Vec<Program>)
                 name: name.to_owned(),
                 path: path.into(),
                 directory: directory.to_owned(),
+                arguments: &["-q"],
             });
         }
     }

@@ -20,7 +20,7 @@ pub enum Verdict {
 
 /// What a program may use of the processor, in seconds; one that only waits is given [`PATIENCE`].
 const PROCESSOR: u64 = 40;
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 enum End {
     Passed,
@@ -30,11 +30,12 @@ enum End {
 
 fn run(program: &Program, mutant: u32) -> Result<End, String> {
     // Through a shell, which sets the limits; memory too, since some mutants never stop asking for it.
-    let script = format!("ulimit -t {PROCESSOR}; ulimit -v 8000000; exec \"$0\" -q");
+    let script = format!("ulimit -t {PROCESSOR}; ulimit -v 8000000; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(script)
         .arg(&program.path)
+        .args(program.arguments)
         .current_dir(&program.directory)
         .env("BURSAR_MUTANT", mutant.to_string())
         .env("RUST_BACKTRACE", "0")

@@ -1,8 +1,8 @@
 //! Judges every mutant that cargo-mutants makes of the core.
 //!
 //! cargo-mutants builds each mutant on its own, which takes most of a day. Here all of them are put into one copy of the
-//! tree, each behind a switch (switches.rs), those that do not compile are left out (build.rs), and the core's test programs
-//! and the model's are run once for each (judge.rs), until one notices.
+//! tree, each behind a switch (switches.rs), those that do not compile are left out (build.rs), and the core's test programs,
+//! the model's and shuttle's schedules are run once for each (judge.rs), until one notices.
 //!
 //! `mutants [--jobs N] [--quick] [--only TEXT] [--number N,..]`: those whose names hold TEXT, or those with these numbers; with
 //! `--quick` only the core's unit tests and the model are asked.
@@ -77,11 +77,11 @@ fn run() -> Result<bool, String> {
     let asked = asked()?;
     let began = Instant::now();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let tree = copy(&repository)?;
-    let mutants = list::list(&tree)?;
+    let mutants = list::list(&repository)?;
+    let tree = copy(&repository, &mutants)?;
     let names = names(&mutants);
     eprintln!("{} mutants in {}", mutants.len(), tree.display());
-    let built = build::build(&tree, &mutants, asked.quick)?;
+    let built = build::build(&repository, &tree, &mutants, asked.quick)?;
     let wanted = |number: &u32| {
         let name = &names[*number as usize - 1];
         name.contains(&asked.only) && (asked.numbers.is_empty() || asked.numbers.contains(number))
@@ -97,7 +97,11 @@ fn run() -> Result<bool, String> {
         built.without.len(),
         viable.len()
     );
-    let programs = judge::in_order(built.programs)?;
+    let mut programs = judge::in_order(built.programs)?;
+    if !asked.quick {
+        // Last, since it takes longest; what it tells apart no test on one thread does.
+        programs.extend(judge::in_order(vec![build::schedules(&tree)?])?);
+    }
     let verdicts: Mutex<BTreeMap<u32, Verdict>> = Mutex::default();
     judge::all(&programs, &viable, asked.jobs, |number, verdict| {
         println!("{number}\t{verdict:?}\t{}", names[number as usize - 1]);
@@ -176,24 +180,36 @@ fn equivalent(repository: &Path) -> Result<BTreeMap<String, String>, String> {
         .collect()
 }
 
-/// Copies the tracked files to where they may be changed, beside a target directory that is kept.
-fn copy(repository: &Path) -> Result<PathBuf, String> {
+/// Brings the tracked files to where they may be changed, beside a target directory that is kept. What has not changed since
+/// the last run is left alone, so that it is not built again; files with mutants are written later.
+fn copy(repository: &Path, mutants: &[Mutant]) -> Result<PathBuf, String> {
     let work = std::env::var_os("MUTANTS_DIR").map_or_else(
         || std::env::temp_dir().join("bursar-mutants"),
         PathBuf::from,
     );
     let tree = work.join("tree");
-    let script = "set -eu; rm -rf \"$1\"; mkdir -p \"$1\"; cd \"$0\"; \
-        git -c safe.directory='*' ls-files -z | while IFS= read -r -d '' file; do \
-        if [ -f \"$file\" ]; then printf '%s\\0' \"$file\"; fi; done | xargs -0 cp -p --parents -t \"$1\"";
-    let copied = Command::new("bash")
-        .args(["-c", script])
-        .args([repository, &*tree])
-        .status()
-        .map_err(|why| why.to_string())?;
-    if copied.success() {
-        Ok(tree)
-    } else {
-        Err(format!("{} cannot be copied", repository.display()))
+    let said = |file: &str, why: std::io::Error| format!("{file}: {why}");
+    let listed = Command::new("git")
+        .args(["-c", "safe.directory=*", "ls-files"])
+        .current_dir(repository)
+        .output()
+        .map_err(|why| said("git", why))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let before = std::fs::read_to_string(work.join("files")).unwrap_or_default();
+    let kept: BTreeSet<&str> = listed.lines().collect();
+    for file in before.lines().filter(|file| !kept.contains(file)) {
+        // It may be gone already.
+        let _gone = std::fs::remove_file(tree.join(file));
     }
+    let mutated = mutants.iter().map(|of| &*of.file);
+    let mutated: BTreeSet<&str> = mutated.chain([build::LIBRARY]).collect();
+    for file in kept.iter().filter(|file| !mutated.contains(**file)) {
+        let Ok(text) = std::fs::read(repository.join(file)) else {
+            // Deleted, and not yet committed so.
+            continue;
+        };
+        build::write_if_new(&tree.join(file), &text).map_err(|why| said(file, why))?;
+    }
+    std::fs::write(work.join("files"), &listed).map_err(|why| said("files", why))?;
+    Ok(tree)
 }
