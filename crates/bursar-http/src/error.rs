@@ -145,7 +145,20 @@ impl Error {
         self
     }
 
-    pub(crate) fn into_failure(self) -> Failure<Self> {
+    /// The failure that a handler returns which made this request: it says the same of the effect, and passes a
+    /// `Retry-After` on as its pushback.
+    ///
+    /// ```
+    /// # async fn f(charge: bursar::Contract, client: bursar_http::Client) -> Result<(), bursar::CallError<bursar_http::Error>> {
+    /// let answer = charge
+    ///     .run(|| async { client.post("/charges").fetch::<u64>().await.map_err(bursar_http::Error::into_failure) })
+    ///     .await?;
+    /// # let _: u64 = answer;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn into_failure(self) -> Failure<Self> {
         let (outcome, pause) = (self.0.outcome, self.0.retry_after);
         let failure = Failure::classified(self, outcome);
         match pause {

@@ -40,6 +40,8 @@ pub struct Evidence {
     /// Units of stock: what took effect at the receiver by its own sum, and by the events that it says took effect.
     pub stock: (u64, u64),
     pub same_product: usize,
+    /// What the carts hold, and the supplier's book.
+    pub live: crate::live::Outcome,
     /// Answers 429 that the model gave the shop, and the rival.
     pub refusals: (usize, usize),
     pub scores: Tally,
@@ -109,6 +111,7 @@ pub fn all(evidence: &Evidence) -> Vec<Check> {
     budgets(evidence, &mut checks);
     keys(evidence, &mut checks);
     database::all(evidence, &mut checks);
+    live::all(evidence, &mut checks);
     webhooks(evidence, &mut checks);
     others(evidence, &mut checks);
     checks
@@ -404,5 +407,6 @@ fn plural(number: i64, what: &str) -> String {
 }
 
 mod database;
+mod live;
 #[cfg(test)]
 mod tests;

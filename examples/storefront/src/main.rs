@@ -15,6 +15,7 @@ mod csv;
 mod gauge;
 mod http;
 mod input;
+mod live;
 mod meter;
 mod model;
 mod open;

@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use bursar_http::Client;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::gauge::Gauge;
-use crate::http::{Client, HttpError, Reply, Service};
+use crate::http::{Reply, Service};
 use crate::rng::{hash, unit};
 
 /// How many calls the service takes at once, from whomever.
@@ -130,47 +131,26 @@ fn score(text: &str) -> Score {
 ///
 /// # Errors
 ///
-/// As the client, and if the answer is no score.
-pub async fn ask(client: &Client, service: SocketAddr, text: &str) -> Result<Score, ModelError> {
-    let answer = client
-        .post(service, "/score", &[(CALLER, SHOP)], text.to_owned())
-        .await?;
-    serde_json::from_slice(&answer).map_err(ModelError::Answer)
+/// As the client: what went wrong and what became of it. A score that cannot be read will not be better for asking again.
+pub async fn ask(
+    client: &Client,
+    service: SocketAddr,
+    text: &str,
+) -> Result<Score, bursar_http::Error> {
+    request(client, service, SHOP, text).fetch().await
 }
 
-/// Why there is no score.
-#[derive(Debug)]
-pub enum ModelError {
-    Http(HttpError),
-    Answer(serde_json::Error),
+fn request(
+    client: &Client,
+    service: SocketAddr,
+    caller: &'static str,
+    text: &str,
+) -> bursar_http::Request<Client, bursar_http::WithBody> {
+    client
+        .post(format!("http://{service}/score"))
+        .header(CALLER, caller)
+        .raw("text/plain", text.to_owned())
 }
-
-impl From<HttpError> for ModelError {
-    fn from(error: HttpError) -> Self {
-        Self::Http(error)
-    }
-}
-
-impl ModelError {
-    /// What the error says about the effect; a score that cannot be read will not be better for asking again.
-    pub fn classified(self) -> bursar::Failure<Self> {
-        match self {
-            Self::Http(error) => error.classified().map(Self::Http),
-            Self::Answer(_) => bursar::Failure::permanent(self),
-        }
-    }
-}
-
-impl std::fmt::Display for ModelError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Http(error) => error.fmt(f),
-            Self::Answer(error) => write!(f, "the model's answer is no score: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ModelError {}
 
 /// The rival: three calls at once, a pause, and again, until it is dropped.
 pub async fn rival(client: Client, service: SocketAddr, calls: &AtomicUsize) {
@@ -182,7 +162,7 @@ pub async fn rival(client: Client, service: SocketAddr, calls: &AtomicUsize) {
     loop {
         let one = |text: &str| {
             calls.fetch_add(1, Relaxed);
-            client.post(service, "/score", &[(CALLER, "rival")], text.to_owned())
+            request(&client, service, "rival", text).send_raw()
         };
         // Refused or not is all the same to it: it does not back off, which is what makes it a rival.
         let _ = tokio::join!(one(texts[0]), one(texts[1]), one(texts[2]));

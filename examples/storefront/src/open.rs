@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use bursar_http::Client;
 use tokio::net::TcpSocket;
 
 use crate::checks::{self, Counted, Counters, Evidence};
@@ -13,8 +14,9 @@ use crate::contracts::{
     self, BUDGETS, CATALOGUE, Contracts, DB_WRITE, MODEL_CALL, RENDERER, WEBHOOK, WEBHOOK_TIMEOUT,
 };
 use crate::gauge::Gauge;
-use crate::http::{Client, Server};
+use crate::http::Server;
 use crate::input::{Kind, Shop};
+use crate::live::Live;
 use crate::model::Model;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -112,7 +114,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
     let model = Arc::new(Model::new(args.seed));
     let model_server = Server::start(Arc::clone(&model)).await?;
 
-    let client = Client::new();
+    let client = Client::builder().http1_only().build()?;
     let sending = Arc::new(Gauge::default());
     let sender = |path| {
         Arc::new(Sender::new(
@@ -128,6 +130,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
 
     let store = database(args, places, SCHEMA, "shop.db").await?;
     store.stock_up(&shop).await?;
+    let live = Live::open(&runtime, args.seed).await?;
     let plan = Plan::new(&shop, args.scale);
     let service = Arc::new(Service {
         meters: Meters::new(&contracts),
@@ -142,6 +145,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         synced: Mutex::default(),
         model: model_server,
         client,
+        live,
         contracts,
         plan,
         shop: Arc::clone(&shop),
@@ -202,6 +206,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         notified: (taken(&service.notified), receiver.notified()),
         synced,
         same_product: sync.products.overlaps(),
+        live: service.live.outcome().await,
         refusals: (
             model.refused_shop.load(Relaxed),
             model.refused_rival.load(Relaxed),

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bursar::{Attempt, Failure};
+use bursar_http::Client;
 
 use crate::catalogue;
 use crate::contracts::Contracts;
-use crate::http::{Client, Server};
+use crate::http::Server;
 use crate::input::{Event, Kind, Shop};
+use crate::live::Live;
 use crate::meter::{Meter, Verdict};
 use crate::model;
 use crate::plan::Plan;
@@ -81,6 +83,7 @@ pub struct Service {
     pub renderer: Arc<Renderer>,
     pub store: Store,
     pub client: Client,
+    pub live: Live,
     pub model: Server,
     pub progress: Progress,
     /// Where the first card of each brand is kept, and which brands have one.
@@ -118,7 +121,7 @@ impl Service {
         }
         let flow = match &event.kind {
             Kind::View { .. } => self.preview(event).await,
-            Kind::Cart { .. } => Flow::Go,
+            Kind::Cart { .. } => self.reserve(event).await,
             Kind::Order { quantity, .. } => {
                 let out = -i64::from(*quantity);
                 match self.move_stock(&id, n, out).await {
@@ -208,6 +211,17 @@ impl Service {
             moved.push((id.to_owned(), verdict));
         }
         verdict.into()
+    }
+
+    /// Puts a unit of the product into somebody's cart, if there is one.
+    async fn reserve(&self, event: &Event) -> Flow {
+        let product = &self.shop.products[event.product];
+        let brand = &self.shop.brands[product.brand];
+        match self.live.reserve(brand, &product.sku).await {
+            Ok(_) => Flow::Go,
+            // The shelves close with the runtime.
+            Err(_) => Flow::Stop,
+        }
     }
 
     /// Draws a small card for somebody who looks at the product right now, unless the renderer is busy.
@@ -345,7 +359,7 @@ impl Service {
                 let _running = call.enter();
                 model::ask(&self.client, self.model.address, text)
                     .await
-                    .map_err(model::ModelError::classified)
+                    .map_err(bursar_http::Error::into_failure)
             })
             .await;
         self.progress.reviews.inc(1);

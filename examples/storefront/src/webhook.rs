@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bursar::{Attempt, Failure, Handler};
+use bursar_http::Client;
+use bytes::Bytes;
 
 use crate::gauge::Gauge;
-use crate::http::{Client, HttpError};
 use crate::meter::Call;
 use crate::receiver::EVENT;
 
@@ -64,13 +65,13 @@ impl Sender {
 
 impl Handler<Delivery> for Sender {
     type Output = ();
-    type Error = HttpError;
+    type Error = bursar_http::Error;
 
     async fn handle(
         &self,
         attempt: &Attempt,
         delivery: &Delivery,
-    ) -> Result<(), Failure<HttpError>> {
+    ) -> Result<(), Failure<bursar_http::Error>> {
         let _running = delivery.call.enter();
         let _sending = self.gauge.enter();
         let _product = self.products.enter(&delivery.sku);
@@ -80,23 +81,26 @@ impl Handler<Delivery> for Sender {
             (1, false) => self.endpoints.primary,
             _ => self.endpoints.standby,
         };
-        let headers = [(EVENT, delivery.event.as_str())];
+        // What the partner says beside its status is its own affair. The client knows what a failure means: it has seen
+        // whether a byte left.
         self.client
-            .post(to, self.path, &headers, delivery.body.clone())
+            .post(format!("http://{to}{}", self.path))
+            .header(EVENT, &delivery.event)
+            .raw("application/json", delivery.body.clone())
+            .fetch_as(|_: &_, _: &Bytes| Ok(()))
             .await
-            .map_err(HttpError::classified)?;
-        Ok(())
+            .map_err(bursar_http::Error::into_failure)
     }
 }
 
-/// Counts how often two deliveries about one product were on the way at once.
+/// Counts how often two were at one thing at once: deliveries about a product, turns at a shelf.
 #[derive(Debug, Default)]
 pub struct OneByOne {
     state: Mutex<(HashSet<String>, usize)>,
 }
 
 impl OneByOne {
-    fn enter(&self, product: &str) -> Product<'_> {
+    pub fn enter(&self, product: &str) -> Product<'_> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.0.insert(product.to_owned()) {
             state.1 += 1;
@@ -112,7 +116,9 @@ impl OneByOne {
     }
 }
 
-struct Product<'a> {
+#[derive(Debug)]
+#[must_use = "it has ended once this is dropped"]
+pub struct Product<'a> {
     of: &'a OneByOne,
     product: String,
 }

@@ -69,6 +69,12 @@ fn sound() -> Evidence {
             working: 3,
             committing: 1,
         }),
+        live: crate::live::Outcome {
+            carts: 9,
+            issued: 12,
+            meanwhile: 2,
+            ..crate::live::Outcome::default()
+        },
         control: Some(Overlaps {
             same_brand: 9,
             ..overlaps
@@ -119,7 +125,7 @@ fn broken_by(change: impl FnOnce(&mut Evidence)) -> Vec<String> {
 #[test]
 fn sound_evidence_keeps_every_promise() {
     assert_eq!(broken_by(|_| {}), Vec::<String>::new());
-    assert_eq!(all(&sound()).len(), 25);
+    assert_eq!(all(&sound()).len(), 27);
 }
 
 #[test]
@@ -170,6 +176,17 @@ fn each_promise_can_be_broken() {
     one(
         "news of one product go one after the other",
         broken_by(|e| e.same_product = 1),
+    );
+    for change in [
+        (|e| e.live.twice = 1) as fn(&mut Evidence),
+        |e| e.live.strange = 1,
+        |e| e.live.carts = 0,
+    ] {
+        one("no unit goes into two carts", broken_by(change));
+    }
+    one(
+        "one turn at a time at a shelf, others while it waits",
+        broken_by(|e| e.live.overlaps = 1),
     );
     let twice = |e: &mut Evidence| e.notified.1 = book(&[("n1", 2, 2), ("n3", 1, 1)]);
     one("no notification is received twice", broken_by(twice));
