@@ -195,30 +195,30 @@ async fn order(
         sku: sku.to_owned(),
         units: ORDER,
     };
-    supplier
-        .post("/order")
-        .json(&order)
-        .yield_fetch(turn)
-        .await
+    supplier.post("/order").json(&order).yield_fetch(turn).await
 }
 
 /// A timer that fills up, now and then, what has run out.
 fn restock(host: &Host, shelves: &Instances<Shelf>, seen: &Arc<Seen>) -> Result<(), SpotError> {
     let rounds = host.create("restock", shelves.clone())?;
     let seen = Arc::clone(seen);
-    rounds.timer("restock", Schedule::every(RESTOCK), move |mut turn, _tick| {
-        let seen = Arc::clone(&seen);
-        async move {
-            let shelves = turn.state().clone();
-            let brands: Vec<String> = lock(&seen.waiting).keys().cloned().collect();
-            for brand in brands {
-                let seen = Arc::clone(&seen);
-                let work = move |turn| fill_up(turn, seen);
-                // A shelf that is closed needs nothing.
-                let _closed = shelves.at(&brand).send(work).await;
+    rounds.timer(
+        "restock",
+        Schedule::every(RESTOCK),
+        move |mut turn, _tick| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let shelves = turn.state().clone();
+                let brands: Vec<String> = lock(&seen.waiting).keys().cloned().collect();
+                for brand in brands {
+                    let seen = Arc::clone(&seen);
+                    let work = move |turn| fill_up(turn, seen);
+                    // A shelf that is closed needs nothing.
+                    let _closed = shelves.at(&brand).send(work).await;
+                }
             }
-        }
-    })
+        },
+    )
 }
 
 async fn fill_up(mut turn: Turn<Shelf, Instance>, seen: Arc<Seen>) {
@@ -240,7 +240,9 @@ impl Seen {
     }
 
     fn served(&self, brand: &str, unit: Unit) {
-        let waits = lock(&self.waiting).get(brand).is_some_and(|count| *count > 0);
+        let waits = lock(&self.waiting)
+            .get(brand)
+            .is_some_and(|count| *count > 0);
         self.meanwhile.fetch_add(usize::from(waits), Relaxed);
         lock(&self.carts).push(unit);
     }
