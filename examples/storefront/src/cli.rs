@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// A shop back end whose six subsystems share the budgets of one Bursar runtime.
+/// A shop back end whose seven subsystems share the budgets of one Bursar runtime.
 ///
 /// It renders product cards, records events and replaces catalogues in an embedded database, sends webhooks to a receiver that
-/// misbehaves, and calls a model that refuses what is too much: real work, all at once, all on this machine. Then it holds what
+/// misbehaves, calls a model that refuses what is too much, and reserves units on shelves: real work, all at once, all on this machine. Then it holds what
 /// the contracts promised against what was observed from outside them.
 #[derive(Debug, Parser)]
 #[command(name = "storefront", version, after_help = EXAMPLES, max_term_width = 100)]

@@ -1,4 +1,4 @@
-//! A shop back end whose six subsystems share the budgets of one Bursar runtime.
+//! A shop back end whose seven subsystems share the budgets of one Bursar runtime.
 //!
 //! `contracts.rs` says what each operation may do, `service.rs` is the shop, `run.rs` sets it going, and `checks.rs` holds
 //! what was promised against what was observed.

@@ -1,4 +1,4 @@
-//! One run: the six subsystems at once, an interruption if there is one, and the drain.
+//! One run: the seven subsystems at once, an interruption if there is one, and the drain.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
