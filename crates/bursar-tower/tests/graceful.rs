@@ -205,3 +205,42 @@ async fn case_24_serving_inside_a_call_of_the_same_runtime_ends_with_an_error() 
     ));
     runtime.shutdown().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn half_of_the_bound_is_patience_unless_said_otherwise() {
+    let seconds = Duration::from_secs;
+    for (patience, told) in [
+        (None, 5),
+        (Some(seconds(2)), 2),
+        (Some(seconds(0)), 0),
+        (Some(seconds(99)), 10),
+    ] {
+        let runtime = Runtime::builder().resource("a", 1).build().unwrap();
+        let work = runtime
+            .contract("work", Policy::pure().claim("a", 1))
+            .unwrap();
+        let _held = work.admit().await.unwrap();
+        let mut graceful = Graceful::new(&runtime, std::future::ready(())).within(seconds(10));
+        if let Some(patience) = patience {
+            graceful = graceful.patience(patience);
+        }
+        let began = tokio::time::Instant::now();
+        let waits = tokio::spawn(async move {
+            let refused = work.admit().await.unwrap_err();
+            assert!(refused.is_stopping());
+            began.elapsed().as_secs()
+        });
+        let served = graceful
+            .serve(|stop| async {
+                stop.await;
+                std::future::pending::<Result<(), &str>>().await
+            })
+            .await;
+        assert_eq!(began.elapsed().as_secs(), 10);
+        assert!(matches!(
+            served,
+            Err(ServeError::Runtime(ShutdownError::StillRunning(_)))
+        ));
+        assert_eq!(waits.await.unwrap(), told, "{patience:?}");
+    }
+}

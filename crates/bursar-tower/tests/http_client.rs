@@ -255,6 +255,21 @@ async fn an_answer_is_tried_again_as_method_and_status_allow_and_at_last_returne
 }
 
 #[tokio::test]
+async fn a_busy_server_refused_a_post_that_carries_an_idempotency_key() {
+    for (key, verdict) in [
+        (None, (Outcome::Uncertain, 1)),
+        (Some("k-1"), (Outcome::Throttled, 3)),
+    ] {
+        let (runtime, listener) = (budget(), listen().await);
+        let address = listener.local_addr().unwrap();
+        let (_seen, _server) = act(listener, vec![UNAVAILABLE; 3]);
+        let answer = send(&runtime, address, Method::POST, key).await.unwrap();
+        let found = answer.extensions().get::<Verdict>().unwrap();
+        assert_eq!((found.outcome, found.attempts), verdict, "{key:?}");
+    }
+}
+
+#[tokio::test]
 async fn b13_the_exchange_holds_its_units_until_the_body_has_ended_or_is_dropped() {
     let (runtime, listener) = (budget(), listen().await);
     let address = listener.local_addr().unwrap();
