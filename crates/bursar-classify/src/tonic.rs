@@ -20,7 +20,7 @@ use crate::table::{Row, find};
 #[rustfmt::skip]
 pub const TABLE: &[Row] = &[
     Row::settled(&["RESOURCE_EXHAUSTED"], "", Throttled,
-        "Refused for want of capacity, or past a quota."),
+        "Refused for want of capacity, or past a quota. Where responses are compressed tonic says so too of one that unpacks past its limit: set that limit high."),
     Row::settled(&["ABORTED"], "", Transient,
         "Given up because of others, such as a transaction; it may be begun anew."),
     Row::open(&["UNAVAILABLE"], "", Outcome::Uncertain,
@@ -29,7 +29,9 @@ pub const TABLE: &[Row] = &[
         "The server may be at it still, or done."),
     Row::open(&["UNKNOWN", "INTERNAL", "DATA_LOSS"], "", Outcome::Uncertain,
         "The server failed, before the effect or after it."),
-    Row::settled(&["INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "FAILED_PRECONDITION", "OUT_OF_RANGE", "UNIMPLEMENTED", "UNAUTHENTICATED"], "", Permanent,
+    Row::open(&["OUT_OF_RANGE"], "", Outcome::Uncertain,
+        "tonic itself says so of an answer that is larger than its limit: what was asked for was carried out then."),
+    Row::settled(&["INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "FAILED_PRECONDITION", "UNIMPLEMENTED", "UNAUTHENTICATED"], "", Permanent,
         "The server will not, and did not."),
     Row::open(&["*"], "any other code", Outcome::Uncertain,
         "Nothing is known about it."),

@@ -162,7 +162,6 @@ fn a_code_of_redis_says_that_nothing_was_done() {
         "NOTBUSY",
         "NOSUB",
         "UNKILLABLE",
-        "SOMETHING",
     ];
     for phase in [Phase::InTransaction, Phase::Autocommit, Phase::Commit] {
         for code in transient {
@@ -173,6 +172,9 @@ fn a_code_of_redis_says_that_nothing_was_done() {
         }
         assert_eq!(redis::code("OOM", phase), Throttled);
     }
+    // A proxy may say so after it has passed the command on.
+    assert_eq!(redis::code("upstream", Phase::InTransaction), Permanent);
+    assert_eq!(redis::code("upstream", Phase::Autocommit), Uncertain);
     // Only while connecting may a general error be the limit of clients.
     assert_eq!(redis::code("ERR", Phase::Acquire), Transient);
 }

@@ -59,6 +59,7 @@ fn a_code_is_the_servers_word() {
                     "UNKNOWN",
                     "INTERNAL",
                     "DATA_LOSS",
+                    "OUT_OF_RANGE",
                     "*",
                 ],
             ),
@@ -75,12 +76,7 @@ fn a_code_is_the_servers_word() {
             (
                 Permanent,
                 Permanent,
-                &[
-                    "FAILED_PRECONDITION",
-                    "OUT_OF_RANGE",
-                    "UNIMPLEMENTED",
-                    "UNAUTHENTICATED",
-                ],
+                &["FAILED_PRECONDITION", "UNIMPLEMENTED", "UNAUTHENTICATED"],
             ),
         ],
     );
@@ -148,6 +144,8 @@ impl Decoder for Raw {
 enum Then {
     Status(u16),
     Reset(h2::Reason),
+    /// Begins an answer that is longer than the client takes.
+    Much,
     /// Drops the connection with the call on it.
     Vanish,
 }
@@ -158,6 +156,7 @@ async fn server(then: Then) -> SocketAddr {
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let mut connection = h2::server::handshake(stream).await.unwrap();
+            let mut held = Vec::new();
             while let Some(Ok((_, mut respond))) = connection.accept().await {
                 match then {
                     Then::Status(code) => {
@@ -169,6 +168,17 @@ async fn server(then: Then) -> SocketAddr {
                         respond.send_response(response, true).unwrap();
                     }
                     Then::Reset(reason) => respond.send_reset(reason),
+                    Then::Much => {
+                        let response = http::Response::builder()
+                            .header("content-type", "application/grpc")
+                            .body(())
+                            .unwrap();
+                        let mut body = respond.send_response(response, false).unwrap();
+                        // Not compressed, and of so many bytes.
+                        let prefix = bytes::Bytes::from_static(&[0, 0x7f, 0xff, 0xff, 0xff]);
+                        body.send_data(prefix, false).unwrap();
+                        held.push(body);
+                    }
                     Then::Vanish => break,
                 }
             }
@@ -204,6 +214,16 @@ async fn what_the_server_says_comes_through() {
     assert_eq!(
         (status.code(), outcome(&status)),
         (Code::Unavailable, Uncertain)
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_comes_after_the_effect() {
+    let status = call(server(Then::Much).await).await;
+    assert_eq!(
+        (status.code(), outcome(&status)),
+        (Code::OutOfRange, Uncertain),
+        "{status:?}"
     );
 }
 

@@ -283,7 +283,6 @@ fn redis_says_how_far_a_command_came() {
                     "NOTBUSY",
                     "NOSUB",
                     "UNKILLABLE",
-                    "*",
                 ],
             ),
             (
@@ -294,6 +293,7 @@ fn redis_says_how_far_a_command_came() {
                     "Parse",
                     "UnexpectedReturnType",
                     "any other kind",
+                    "*",
                 ],
             ),
             (Transient, Transient, &["Io: NotFound"]),
