@@ -34,7 +34,7 @@ pub struct Args {
     pub database: Option<String>,
 
     /// With --database: kill one of the shop's connections for so many uses of one, whatever it is doing; 0 kills none.
-    #[arg(long, value_name = "N", default_value_t = 40, requires = "database")]
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "database")]
     pub kill_every: usize,
 
     /// Where catalogue.csv and events.jsonl are.

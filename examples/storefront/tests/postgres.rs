@@ -19,7 +19,7 @@ fn every_promise_is_kept_on_postgres_while_connections_are_killed() {
             "--scale",
             "0.05",
             "--kill-every",
-            "15",
+            "25",
             "--database",
             &database(),
             "--out",
