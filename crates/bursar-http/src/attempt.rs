@@ -69,9 +69,7 @@ impl Ways {
         };
         loop {
             let (response, mut flight) = self.send(&hop, &mut deadline, attempt).await?;
-            if let Some(jar) = &self.cookies {
-                jar.keep(response.headers(), &hop.uri);
-            }
+            self.keep_cookies(response.headers(), &hop.uri);
             let turn = redirect::turn(response.status(), &hop.method);
             let (Some(turn), true) = (turn, self.redirects.is_some()) else {
                 return self.open(response, flight, deadline, hop, plan).await;
@@ -90,6 +88,13 @@ impl Ways {
             jar.add_to(&mut headers, uri);
             headers
         })
+    }
+
+    /// Keeps what a response sets, if there is a jar.
+    pub(crate) fn keep_cookies(&self, headers: &HeaderMap, uri: &Uri) {
+        if let Some(jar) = &self.cookies {
+            jar.keep(headers, uri);
+        }
     }
 
     async fn send(

@@ -118,6 +118,7 @@ async fn finish(core: &Core, ready: &Ready, rest: Rest) -> bool {
             Err(_) => return false,
         },
     };
+    core.ways.keep_cookies(response.headers(), &ready.plan.uri);
     let origin = Origin {
         method: ready.plan.method.clone(),
         uri: ready.plan.uri.clone(),
