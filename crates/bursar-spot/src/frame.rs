@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 use pin_project_lite::pin_project;
 
 use crate::exec::Exec;
-use crate::sync::thread_local;
+use crate::sync::{get, replace, thread_local};
 
 /// How much due work one poll starts. Fewer than 16 cost three to four times as much a turn.
 const BATCH: usize = 64;
@@ -76,7 +76,7 @@ thread_local! {
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static BODY: Cell<BodyId> = const { Cell::new(0) };
     static MAKING: Cell<BodyId> = const { Cell::new(0) };
-    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
     static ABANDONED: Cell<bool> = const { Cell::new(false) };
     static DUE: RefCell<VecDeque<Due>> = const { RefCell::new(VecDeque::new()) };
 }
@@ -172,13 +172,13 @@ struct Entered {
 
 fn enter(mode: Mode) -> Entered {
     Entered {
-        before: MODE.replace(mode),
+        before: replace(&MODE, mode),
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        MODE.set(self.before);
+        replace(&MODE, self.before);
     }
 }
 
@@ -189,23 +189,23 @@ pub(crate) fn within<T>(body: BodyId, poll: impl FnOnce() -> T) -> (T, bool) {
 
     impl Drop for Leave {
         fn drop(&mut self) {
-            BODY.set(self.0);
-            ABANDONED.set(self.1);
+            replace(&BODY, self.0);
+            replace(&ABANDONED, self.1);
         }
     }
 
-    let leave = Leave(BODY.replace(body), ABANDONED.replace(false));
+    let leave = Leave(replace(&BODY, body), replace(&ABANDONED, false));
     let out = poll();
-    let abandoned = ABANDONED.get();
+    let abandoned = get(&ABANDONED);
     drop(leave);
     (out, abandoned)
 }
 
 /// Asks for the body around this poll to be abandoned; false if that is not the one named.
 pub(crate) fn abandon(body: BodyId) -> bool {
-    let inside = BODY.get() == body;
+    let inside = get(&BODY) == body;
     if inside {
-        ABANDONED.set(true);
+        replace(&ABANDONED, true);
     }
     inside
 }
@@ -225,14 +225,14 @@ pub(crate) fn making<W>(body: BodyId, make: impl FnOnce() -> W) -> (W, Option<Ke
 
     impl Drop for Leave {
         fn drop(&mut self) {
-            MAKING.set(self.0);
-            KEPT.set(self.1.take());
+            replace(&MAKING, self.0);
+            drop(replace(&KEPT, self.1.take()));
         }
     }
 
-    let leave = Leave(MAKING.replace(body), KEPT.take());
+    let leave = Leave(replace(&MAKING, body), replace(&KEPT, None));
     let work = make();
-    let kept = KEPT.take();
+    let kept = replace(&KEPT, None);
     drop(leave);
     (work, kept)
 }
@@ -240,10 +240,10 @@ pub(crate) fn making<W>(body: BodyId, make: impl FnOnce() -> W) -> (W, Option<Ke
 /// Whether the turn of this body is let go by the closure that makes its work.
 #[inline]
 pub(crate) fn is_making(body: BodyId) -> bool {
-    MAKING.get() == body
+    get(&MAKING) == body
 }
 
 /// Keeps such a turn.
 pub(crate) fn keep(turn: Kept) {
-    KEPT.set(Some(turn));
+    drop(replace(&KEPT, Some(turn)));
 }

@@ -3,6 +3,9 @@
 //! A *Spot* owns state and one gate. A *turn* is one piece of work that holds the gate, so that two turns never run at
 //! once. What a turn awaits it awaits with the gate held, unless it yields.
 
+//!
+//! `docs/turns.md` of the repository teaches the model: when to await, when to yield, what may have changed meanwhile.
+
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![allow(
@@ -40,6 +43,9 @@ mod timers;
 mod turn;
 mod worker;
 
+#[cfg(all(test, bursar_shuttle))]
+mod shuttle_tests;
+
 pub use actor::{Actor, ActorTurn};
 pub use closing::ClosingTurn;
 pub use drain::HostReport;
@@ -53,3 +59,8 @@ pub use spot::Spot;
 pub use timers::TimerTurn;
 pub use turn::{Entered, Turn};
 pub use worker::{Cancellation, Work, WorkError, Workers};
+
+/// The examples of `docs/turns.md`, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/turns.md")]
+struct TurnsTaught;

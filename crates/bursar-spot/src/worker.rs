@@ -443,5 +443,5 @@ impl fmt::Display for WorkError {
 
 impl std::error::Error for WorkError {}
 
-#[cfg(test)]
+#[cfg(all(test, not(bursar_shuttle)))]
 mod tests;
