@@ -125,7 +125,7 @@ async fn g7_what_is_said_to_be_unsent_never_arrives() {
         ("uncertain", uncertain),
     ] {
         assert!(
-            count >= 10,
+            count >= 3,
             "{what}: {count} of 2,000: the race was not run"
         );
     }
