@@ -124,10 +124,7 @@ async fn g7_what_is_said_to_be_unsent_never_arrives() {
         ("unsent", unsent),
         ("uncertain", uncertain),
     ] {
-        assert!(
-            count >= 3,
-            "{what}: {count} of 2,000: the race was not run"
-        );
+        assert!(count >= 3, "{what}: {count} of 2,000: the race was not run");
     }
 }
 
