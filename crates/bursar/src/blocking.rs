@@ -25,6 +25,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::record::{Record, gone, judge};
 use crate::refusal::{Refusal, Site};
 use crate::retry::Next;
+use crate::trace;
 use job::{Answer, Job, State, Work, spawn};
 
 /// Severs the handler from its requester, tells it, and leaves the job to its thread, when the caller goes away.
@@ -314,13 +315,10 @@ impl Contract {
         T: Send + 'static,
         E: Send + 'static,
     {
-        drive_blocking(
-            self.plan(),
-            const { &Key::NONE },
-            Unbounded,
-            Stated::default(),
-            handler,
-        )
+        let plan = self.plan();
+        let stated = Stated::default();
+        let call = drive_blocking(plan, const { &Key::NONE }, Unbounded, stated, handler);
+        trace::call(&plan.names, call)
     }
 }
 
@@ -345,6 +343,9 @@ impl<'c> Call<'c> {
         E: Send + 'static,
     {
         let (plan, key, bounds, stated) = self.parts();
-        drive_blocking(plan, key, bounds, stated, handler)
+        trace::call(
+            &plan.names,
+            drive_blocking(plan, key, bounds, stated, handler),
+        )
     }
 }

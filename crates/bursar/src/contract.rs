@@ -20,6 +20,7 @@ use crate::execute::{Drive, Keep, Keyless, Release};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
 use crate::record::Record;
+use crate::trace;
 
 /// A policy that its runtime has accepted. Cheap to clone; every clone is the same operation.
 ///
@@ -88,7 +89,7 @@ impl Contract {
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
         let handler = move |()| handler();
-        Drive::new(
+        let call = Drive::new(
             &self.plan,
             Keyless,
             Unbounded,
@@ -96,7 +97,8 @@ impl Contract {
             Release,
             Record::new(None, false),
             handler,
-        )
+        );
+        trace::call(&self.plan.names, call)
     }
 
     /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
@@ -117,7 +119,7 @@ impl Contract {
     {
         let handler = move |()| handler();
         let keep = Keep(&self.plan);
-        WithPermit {
+        let call = WithPermit {
             call: Drive::new(
                 &self.plan,
                 Keyless,
@@ -127,7 +129,8 @@ impl Contract {
                 Record::new(None, false),
                 handler,
             ),
-        }
+        };
+        trace::call(&self.plan.names, call)
     }
 
     /// Gives the units without a handler. What is done under the permit is outside the chain of nested calls.
@@ -279,7 +282,8 @@ impl<'c> Call<'c> {
         F: FnMut(&'a Attempt) -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        self.drive(Release, handler)
+        let names = &self.plan.names;
+        trace::call(names, self.drive(Release, handler))
     }
 
     /// Runs as [`run`](Self::run) does and returns the value together with what the call holds: it goes on executing
@@ -298,9 +302,11 @@ impl<'c> Call<'c> {
         F: FnMut(&'a Attempt) -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        let keep = Keep(self.plan);
-        WithPermit {
-            call: self.drive(keep, handler),
+        let plan = self.plan;
+        let call = WithPermit {
+            call: self.drive(Keep(plan), handler),
+        };
+        trace::call(&plan.names, call)
         }
     }
 
@@ -312,10 +318,14 @@ impl<'c> Call<'c> {
     /// # Cancel safety
     /// Dropping the future loses its place in the queue and nothing else.
     pub async fn admit(&mut self) -> Result<Permit, CallError<Infallible>> {
-        let mut holding = Holding::new(&**self.plan);
-        let mut bounds = Options::bounds(&mut self.options);
-        admit(&mut holding, &mut bounds, &self.key).await?;
-        Ok(Permit::new(holding.promote(Arc::clone(self.plan))))
+        let plan = self.plan;
+        let admitted = async {
+            let mut holding = Holding::new(&**plan);
+            let mut bounds = Options::bounds(&mut self.options);
+            admit(&mut holding, &mut bounds, &self.key).await?;
+            Ok(Permit::new(holding.promote(Arc::clone(plan))))
+        };
+        trace::call(&plan.names, admitted).await
     }
 
     #[inline]

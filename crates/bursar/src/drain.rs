@@ -8,6 +8,7 @@ use crate::chain;
 use crate::clock::Alarm;
 use crate::engine::Engine;
 use crate::report::{DrainReport, ShutdownError};
+use crate::trace;
 
 /// A registration with the lifecycle that ends with its owner.
 struct Registered<'e> {
@@ -43,7 +44,9 @@ pub(crate) async fn shutdown(
         // Registered before the scan: what is given back during it wakes this task.
         engine.lifecycle.register(&mut registered.drain, cx.waker());
         if engine.drained() {
-            return Poll::Ready(Ok(engine.report()));
+            let report = engine.report();
+            trace::drained(&report);
+            return Poll::Ready(Ok(report));
         }
         match deadline {
             Some(at) if alarm.poll(&engine.clock, at, cx).is_ready() => {

@@ -24,6 +24,7 @@ use crate::retry::RetryPlan;
 use crate::retry_budget::{Account, RetryBudget};
 use crate::stats::{BudgetStats, Stats};
 use crate::sync::{AtomicU64, Mutex, lock};
+use crate::trace;
 use crate::wake::Poke;
 use crate::watch::{Calls, Watched};
 pub use members::DrainMember;
@@ -185,7 +186,7 @@ impl Engine {
             .collect();
         let number = registry.operations.len() as u32;
         let counters = Arc::new(Counters::new(number));
-        let watched = self.watch.operation(number);
+        let watched = self.watch.operation(number, &name);
         if registry.at_stop.is_some() {
             counters.close();
         }
@@ -329,6 +330,7 @@ impl Engine {
         }
         budget.resize(capacity);
         drop(registry);
+        trace::resized(name, capacity);
         // A drain that looked between two states of the budget looks again.
         self.lifecycle.tell(Poke(true));
         Ok(())
@@ -418,7 +420,8 @@ impl Engine {
     /// Closes the gate everywhere. Idempotent; returns once every word is stopped, whoever stopped it.
     pub(crate) fn stop(&self) {
         let mut registry = lock(&self.registry);
-        if registry.at_stop.is_none() {
+        let first = registry.at_stop.is_none();
+        if first {
             for of in &registry.operations {
                 of.counters.close();
             }
@@ -437,6 +440,9 @@ impl Engine {
             budget.stop(&counters);
         }
         self.members.stop();
+        if first {
+            trace::draining();
+        }
     }
 
     /// The operations, and the key spaces that have names.

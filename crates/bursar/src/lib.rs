@@ -72,6 +72,8 @@ mod lifecycle;
 mod operation;
 mod outcome;
 mod policy;
+#[cfg(feature = "metrics")]
+mod publish;
 mod record;
 mod refusal;
 mod report;
@@ -85,6 +87,8 @@ mod sync;
 #[cfg(feature = "test-util")]
 pub mod testkit;
 mod threads;
+#[cfg_attr(not(feature = "tracing"), path = "trace/off.rs")]
+mod trace;
 mod wake;
 #[cfg_attr(not(feature = "exact"), path = "watch/off.rs")]
 mod watch;

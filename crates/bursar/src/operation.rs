@@ -16,6 +16,7 @@ use crate::execute::{Deliver, Drive, Keep, Release};
 use crate::key::Key;
 use crate::outcome::{Effect, Failure};
 use crate::record::Record;
+use crate::trace;
 
 /// What an operation does with its input. Business logic stays ordinary: the handler knows no budget and no retry.
 ///
@@ -374,7 +375,8 @@ where
         attempt.idempotency_key = idempotency_key;
         let record = Record::new(effect, attempt.idempotency_key.is_some());
         let handler = |attempt| self.handler.handle(attempt, input);
-        Drive::new(plan, &key, bounds, &attempt, deliver, record, handler).await
+        let call = Drive::new(plan, &key, bounds, &attempt, deliver, record, handler);
+        trace::call(&plan.names, call).await
     }
 }
 

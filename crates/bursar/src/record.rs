@@ -9,6 +9,7 @@ use crate::engine::Plan;
 use crate::error::{Attempted, CallError, EndedBy};
 use crate::outcome::{Effect, Failure, Outcome};
 use crate::retry::{Made, Next};
+use crate::trace;
 
 /// What a call remembers of its attempts.
 #[derive(Debug)]
@@ -34,6 +35,12 @@ impl Record {
 
     /// What follows an attempt that failed so. `last`: the handler has said that nothing can.
     pub(crate) fn next<E>(&mut self, plan: &Plan, failure: &Failure<E>, last: bool) -> Next {
+        let next = self.decide(plan, failure, last);
+        trace::attempt_failed(&plan.names, self.attempts, failure.outcome(), &next);
+        next
+    }
+
+    fn decide<E>(&mut self, plan: &Plan, failure: &Failure<E>, last: bool) -> Next {
         self.uncertain |= failure.outcome() == Outcome::Uncertain;
         if last {
             return Next::Nothing;

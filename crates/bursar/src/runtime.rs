@@ -266,6 +266,15 @@ impl Runtime {
         self.engine.snapshot()
     }
 
+    /// Tells a [`snapshot`](Self::snapshot)'s numbers to the recorder of the `metrics` facade.
+    ///
+    /// Counters are told as they stand and gauges as they are: publish on whatever interval the recorder is read. The
+    /// names are listed in `docs/telemetry.md` of the repository.
+    #[cfg(feature = "metrics")]
+    pub fn publish_metrics(&self) {
+        crate::publish::publish(&self.snapshot());
+    }
+
     /// Closes the runtime and waits until everything admitted has ended.
     ///
     /// From the first poll no new call is admitted; what waits is woken with

@@ -41,6 +41,8 @@ pub(crate) struct Watched(Option<Arc<Operation>>);
 #[derive(Debug)]
 struct Operation {
     number: u32,
+    #[cfg(feature = "metrics")]
+    name: Arc<str>,
     shards: Shards,
     times: Mutex<Spent>,
 }
@@ -106,10 +108,16 @@ impl Calls {
     }
 
     /// An operation of this runtime.
-    pub(crate) fn operation(&self, number: u32) -> Watched {
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(unused_variables, reason = "it labels metrics")
+    )]
+    pub(crate) fn operation(&self, number: u32, name: &Arc<str>) -> Watched {
         Watched(self.0.as_ref().map(|shards| {
             Arc::new(Operation {
                 number,
+                #[cfg(feature = "metrics")]
+                name: Arc::clone(name),
                 shards: Arc::clone(shards),
                 times: Mutex::new(Spent {
                     waiting: histogram(),
@@ -214,6 +222,9 @@ impl Watch {
         if live.started {
             record(&mut times.running, live.ran);
         }
+        drop(times);
+        #[cfg(feature = "metrics")]
+        crate::publish::times(&of.name, live.waited, live.started.then_some(live.ran));
     }
 }
 

@@ -69,7 +69,7 @@ pub const LAYERS: &[Layer] = &[
     Layer { peers: Peers::Strangers, modules: &["budget", "keys", "lifecycle"] },
     // Pure words and small machines.
     Layer { peers: Peers::Acyclic,   modules: &["chain", "fifo", "policy", "retry", "outcome", "attempt", "backoff", "bounds", "threads",
-                                                "error", "invalid", "refusal", "report", "retry_budget", "stats", "counters", "snapshot", "watch",
+                                                "error", "invalid", "refusal", "report", "retry_budget", "stats", "counters", "snapshot", "watch", "trace", "publish",
                                                 "clock", "key", "wake"] },
     // std or loom.
     Layer { peers: Peers::Acyclic,   modules: &["sync"] },

@@ -16,6 +16,7 @@ use crate::call::Holding;
 use crate::chain::links::Chain;
 use crate::engine::Plan;
 use crate::outcome::Failure;
+use crate::trace;
 
 pub(super) type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
 
@@ -191,5 +192,8 @@ where
     let submitted = Submitted {
         job: Some(Arc::clone(job)),
     };
-    drop(tokio::task::spawn_blocking(move || submitted.run()));
+    let here = trace::Here::now();
+    drop(tokio::task::spawn_blocking(move || {
+        here.enter(|| submitted.run())
+    }));
 }

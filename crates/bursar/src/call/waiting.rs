@@ -13,6 +13,7 @@ use crate::engine::Plan;
 use crate::fifo::{Arrival, Slot};
 use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
+use crate::trace;
 use crate::watch::Doing;
 
 impl<P: Deref<Target = Plan>> Holding<P> {
@@ -87,6 +88,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             Stage::AtKey => Doing::AtKey,
             _ => Doing::AtBudget(self.taken),
         });
+        trace::waits(|| self.refusal(self.site()));
         if self.wait_until.is_none() {
             let engine = &self.plan.engine;
             let nested = chain::holds_something().then_some(engine.nested_wait);
