@@ -160,6 +160,10 @@ fn futures_are_send() {
     drop(send(runtime.shutdown_within(second)));
 }
 
+/// What a call is larger by where it may be watched, and where it has a span.
+const WATCH: usize = if cfg!(feature = "exact") { 8 } else { 0 };
+const SPAN: usize = if cfg!(feature = "tracing") { 40 } else { 0 };
+
 /// Handles can be kept in anything that is shared, and cloned into every task.
 #[test]
 fn handles_are_cheap_to_clone() {
@@ -171,7 +175,7 @@ fn handles_are_cheap_to_clone() {
     let contract = runtime.contract("one", Policy::pure()).unwrap();
     assert_eq!(cheap(&runtime), 1, "one pointer");
     assert_eq!(cheap(&contract), 1, "one pointer");
-    assert!(size_of::<Permit>() <= 64, "{}", size_of::<Permit>());
+    assert!(size_of::<Permit>() <= 64 + WATCH, "{}", size_of::<Permit>());
     assert!(size_of::<Key>() <= 32, "{}", size_of::<Key>());
 }
 
@@ -183,10 +187,11 @@ fn a_parked_call_is_small() {
         .timeout(Duration::from_secs(1));
     let contract = runtime.contract("one", policy).unwrap();
     // What the handler's own future takes is not the call's.
+    let most = 200 + WATCH + SPAN;
     let nothing = || std::future::ready(Ok::<_, Failure<()>>(()));
     let handler = size_of_val(&nothing());
     let call = size_of_val(&contract.run(nothing));
-    assert!(call - handler <= 200, "{call} - {handler}");
+    assert!(call - handler <= most, "{call} - {handler}");
     let bytes = [0_u8; 1_000];
     let large = || async move {
         tokio::task::yield_now().await;
@@ -194,7 +199,7 @@ fn a_parked_call_is_small() {
     };
     let handler = size_of_val(&large());
     let call = size_of_val(&contract.run(large)) - size_of_val(&large);
-    assert!(call - handler <= 200, "{call} - {handler}");
+    assert!(call - handler <= most, "{call} - {handler}");
 }
 
 #[test]
