@@ -307,7 +307,6 @@ impl<'c> Call<'c> {
             call: self.drive(Keep(plan), handler),
         };
         trace::call(&plan.names, call)
-        }
     }
 
     /// Gives key and units without a handler.
