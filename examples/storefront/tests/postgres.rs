@@ -34,7 +34,10 @@ fn every_promise_is_kept_on_postgres_while_connections_are_killed() {
         .iter()
         .filter(|check| check["state"] != "kept")
         .collect();
-    assert_eq!((broken, checks.len()), (vec![], 25), "{text}");
+    assert_eq!(broken, Vec::<&Value>::new(), "{text}");
+    let met = |promise: &str| checks.iter().any(|check| check["promise"] == promise);
+    assert!(met("connections are killed meanwhile"), "{text}");
+    assert!(met("every uncertain stock move is accounted for"), "{text}");
 
     let count = |name: &str, field: &str| {
         let operations = report["operations"]
