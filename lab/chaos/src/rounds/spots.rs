@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bursar::{ManualClock, Runtime};
-use bursar_spot::{Host, Overrun, Schedule, Spot, SpotErrorKind, Turn};
+use bursar_spot::{Actor, ActorTurn, Host, Overrun, Schedule, Spot, SpotErrorKind, Turn};
 use tokio::runtime::Runtime as Executor;
 use tokio::task::{JoinHandle, yield_now};
 
@@ -29,15 +29,22 @@ use room::{Mark, Room, Seen};
 /// each other.
 const SPOTS: usize = 3;
 
+/// Callers of actors are numbered from here.
+const ACTORS: u64 = 1 << 32;
+
 type Shared = Spot<Room>;
 
 struct World {
     clock: ManualClock,
     host: Host,
     spots: Vec<Shared>,
+    /// One of each, whose state is how much of its work has begun.
+    actors: Vec<Actor<Room, u64>>,
     seen: Vec<Arc<Seen>>,
     /// Somebody closes it during the round.
     closes: Option<usize>,
+    /// The round ends with the host's shutdown, which finds work under way, and not with each Spot's close.
+    shuts: bool,
 }
 
 /// One round.
@@ -112,12 +119,14 @@ impl World {
                 .create(Room::new(Arc::clone(seen)))
                 .expect("a name that is free")
         });
-        let spots = spots.collect();
+        let spots: Vec<Shared> = spots.collect();
         let world = Self {
             clock,
             host,
+            actors: spots.iter().map(|spot| spot.actor(0)).collect(),
             spots,
             seen,
+            shuts: random.once_in(2),
             closes: random
                 .once_in(2)
                 .then(|| random.below(SPOTS as u64) as usize),
@@ -168,6 +177,15 @@ impl World {
 
     fn end(&self, executor: &Executor) -> Result<Tally, String> {
         wait_turning(executor, &self.clock, async {
+            if self.shuts {
+                // What was accepted runs to its end first.
+                let report = self.host.shutdown_within(Duration::from_secs(3600)).await;
+                let report = report.map_err(|error| error.to_string())?;
+                return match (report.cut_short, report.working) {
+                    (0, 0) => Ok(()),
+                    _ => Err(format!("a shutdown with time left: {report}")),
+                };
+            }
             for spot in &self.spots {
                 // Behind all that was accepted: closing would turn away what has not begun.
                 let last = spot.request(|mut turn| async move { turn.state().begin().end() });
@@ -308,6 +326,37 @@ fn work(world: &Arc<World>, turn: Turn<Room>, mark: Mark, script: Script, answer
     })
 }
 
+/// The body of an actor's turn. Its numbers are apart from the Spot's own, since the Spot's work passes it when its claim is
+/// taken.
+fn acts(
+    mut turn: ActorTurn<Room, u64>,
+    seen: &Arc<Seen>,
+    caller: u64,
+    number: u64,
+    script: Script,
+) -> impl Future<Output = u64> + Send + use<> {
+    let claim = seen.claim();
+    let mut mark = turn.state().begin_of(caller + ACTORS, number);
+    *turn.actor() += 1;
+    async move {
+        // Dropped in the reverse order.
+        let (mut turn, claim) = (turn, claim);
+        for _ in 0..script.yields {
+            let before = *turn.actor();
+            mark.end();
+            (turn, ()) = turn.yield_on(yield_now()).await;
+            mark = turn.state().resume();
+            if *turn.actor() != before {
+                mark.breach("another turn of the actor ran while one had yielded");
+            }
+        }
+        mark.end();
+        drop(claim);
+        drop(turn);
+        number
+    }
+}
+
 /// One piece of work of a caller: any form, left in any way.
 async fn ask(
     world: &Arc<World>,
@@ -338,7 +387,21 @@ async fn ask(
             .fetch_add(u64::from(accepted), Ordering::Relaxed);
     };
     let closes = world.closes == Some(at);
-    match random.below(8) {
+    match random.below(9) {
+        7 => {
+            unknown();
+            let seen = Arc::clone(seen);
+            let work = move |turn: ActorTurn<Room, u64>| acts(turn, &seen, caller, number, script);
+            match leave_after(polls, world.actors[at].request(work)).await {
+                Ended::Answered(Ok(answer)) if answer == number => known(true),
+                Ended::Answered(Err(error)) if error.kind() == SpotErrorKind::Closed && closes => {}
+                Ended::Answered(answer) => {
+                    return Err(format!("asked an actor {number}, was answered {answer:?}"));
+                }
+                Ended::Dropped => {}
+                Ended::Panicked => return Err("a request to an actor panicked".into()),
+            }
+        }
         0..3 => {
             unknown();
             match leave_after(polls, spot.request(run)).await {

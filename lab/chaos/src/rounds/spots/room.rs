@@ -25,6 +25,8 @@ pub struct Seen {
     /// Last turns.
     pub closings: AtomicU64,
     inside: AtomicBool,
+    /// Work of the Spot's actor is under way, yielded or not.
+    claimed: AtomicBool,
     ticks: Mutex<HashMap<u64, Ticks>>,
     breach: Mutex<Option<String>>,
 }
@@ -83,13 +85,21 @@ impl Seen {
         }
     }
 
+    /// A turn of the actor begins; its claim ends when what comes back is dropped.
+    pub fn claim(self: &Arc<Self>) -> Claim {
+        if self.claimed.swap(true, Ordering::AcqRel) {
+            self.breach(|| "two turns of one actor are under way".into());
+        }
+        Claim(Arc::clone(self))
+    }
+
     /// Looks at what is left once the Spot has closed; how many turns there were. `disturbed` if it was closed while callers
     /// asked.
     pub fn settled(&self, disturbed: bool) -> Result<u64, String> {
         if let Some(breach) = lock(&self.breach).take() {
             return Err(breach);
         }
-        if self.inside.load(Ordering::Relaxed) {
+        if self.inside.load(Ordering::Relaxed) || self.claimed.load(Ordering::Relaxed) {
             return Err("somebody is still inside".into());
         }
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -104,6 +114,16 @@ impl Seen {
             ));
         }
         Ok(read(&self.turns))
+    }
+}
+
+/// An actor's turn that is under way.
+#[derive(Debug)]
+pub struct Claim(Arc<Seen>);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.claimed.store(false, Ordering::Release);
     }
 }
 
@@ -181,6 +201,13 @@ impl Room {
 pub struct Mark(Option<Arc<Seen>>);
 
 impl Mark {
+    /// Keeps what is wrong.
+    pub fn breach(&self, what: &str) {
+        if let Some(seen) = &self.0 {
+            seen.breach(|| what.to_owned());
+        }
+    }
+
     /// Leaves.
     pub fn end(self) {}
 }
