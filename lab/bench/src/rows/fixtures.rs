@@ -20,12 +20,12 @@ pub fn forever<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// tokio on this thread, always the same.
+/// tokio on this thread, always the same. Without its I/O driver, which would ask the kernel at every turn.
 #[must_use]
 pub fn one_thread() -> &'static Tokio {
     thread_local! {
         static THREAD: &'static Tokio = {
-            let tokio = Builder::new_current_thread().enable_all().build();
+            let tokio = Builder::new_current_thread().enable_time().build();
             forever(tokio.expect("a tokio runtime on this thread"))
         };
     }
