@@ -45,6 +45,8 @@ pub struct Evidence {
     /// Answers 429 that the model gave the shop, and the rival.
     pub refusals: (usize, usize),
     pub scores: Tally,
+    /// Attempts after the first of its calls.
+    pub score_retries: u64,
     /// Rows in the database, and how recording them ended.
     pub recorded: (i64, Tally),
     pub operations: Vec<Counters>,
@@ -320,6 +322,7 @@ fn others(evidence: &Evidence, checks: &mut Vec<Check>) {
         drained,
         refusals,
         scores,
+        score_retries,
         operations,
         held,
         ..
@@ -327,14 +330,14 @@ fn others(evidence: &Evidence, checks: &mut Vec<Check>) {
     let (shop, rival) = *refusals;
     checks.push(
         check(
-            "the model's refusals are called throttled",
+            "the model's refusals are throttled, and asked again after a pause",
             format!(
-                "{shop} times 429, {} called throttled; its rival {rival}",
+                "{shop} times 429, {score_retries} asked again, {} called throttled; its rival {rival}",
                 scores.throttled
             ),
-            // A call that met a refusal after it was uncertain stays uncertain.
+            // Each was asked again, or the call's last: then that is throttled, or uncertain if it was so before.
             rival + shop > 0
-                && (scores.throttled..=scores.throttled + scores.uncertain)
+                && (scores.throttled..=scores.throttled + scores.uncertain + score_retries)
                     .contains(&(shop as u64)),
         )
         .open_if(*interrupted && rival + shop == 0),

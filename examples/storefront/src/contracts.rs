@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bursar::{Contract, ContractError, Operation, Policy, Retry, Runtime};
+use bursar::{Backoff, Contract, ContractError, Operation, Policy, Retry, RetryBudget, Runtime};
 
 use crate::webhook::{Delivery, Sender};
 
@@ -25,7 +25,16 @@ pub const BUDGETS: [(&str, u32); 5] = [
 /// How long a partner may take to answer a webhook.
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A runtime with the shop's budgets.
+/// The operations whose retries partners have to bear, together.
+const PARTNERS: &str = "partners";
+
+/// A pause before another attempt: at random up to 10 ms, then 20, and so on up to 200.
+fn soon() -> Backoff {
+    Backoff::exponential(Duration::from_millis(10)).cap(Duration::from_millis(200))
+}
+
+/// A runtime with the shop's budgets. Were all partners down, retries would add half as much again to what they are asked,
+/// and a hundred to begin with: not three times as much.
 ///
 /// Without bounds every budget is so large that no claim ever waits: that is the shop without its contracts, for comparison.
 ///
@@ -35,8 +44,10 @@ pub const WEBHOOK_TIMEOUT: Duration = Duration::from_millis(250);
 pub fn runtime(bounds: bool) -> Result<Runtime, ContractError> {
     let times = if bounds { 1 } else { 1_000 };
     let budgets = BUDGETS.iter();
+    let partners = RetryBudget::new(100).percent(50);
+    let builder = Runtime::builder().retry_group(PARTNERS, partners);
     budgets
-        .fold(Runtime::builder(), |builder, (name, capacity)| {
+        .fold(builder, |builder, (name, capacity)| {
             builder.resource(*name, capacity * times)
         })
         .build()
@@ -115,7 +126,8 @@ impl Contracts {
                 Policy::non_idempotent()
                     .claim(WEBHOOK, 1)
                     .timeout(WEBHOOK_TIMEOUT)
-                    .retry(Retry::up_to(3).on_transient()),
+                    .retry(Retry::up_to(3).on_transient().backoff(soon()))
+                    .retry_group(PARTNERS),
                 notify,
             )?,
 
@@ -126,18 +138,31 @@ impl Contracts {
                     Policy::idempotent()
                         .claim(WEBHOOK, 1)
                         .timeout(WEBHOOK_TIMEOUT)
-                        .retry(Retry::up_to(4).on_transient().on_uncertain()),
+                        .retry(
+                            Retry::up_to(4)
+                                .on_transient()
+                                .on_uncertain()
+                                .backoff(soon()),
+                        )
+                        .retry_group(PARTNERS),
                     sync,
                 )?
                 .serialize_by(|delivery: &Delivery| delivery.sku.as_str()),
 
-            // The service takes two at once, from all its callers together.
+            // The service takes two at once, from all its callers together. A refusal is asked again after a pause, in
+            // which the slot is somebody else's.
             score_review: runtime.contract(
                 "score-review",
                 Policy::pure()
                     .claim(MODEL_CALL, 1)
                     .timeout(Duration::from_secs(10))
-                    .retry(Retry::up_to(2).on_transient().on_uncertain()),
+                    .retry(
+                        Retry::up_to(4)
+                            .on_transient()
+                            .on_uncertain()
+                            .on_throttled()
+                            .backoff(soon()),
+                    ),
             )?,
         })
     }

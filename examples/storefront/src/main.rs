@@ -12,6 +12,7 @@ mod cli;
 mod contracts;
 mod control;
 mod csv;
+mod debug;
 mod gauge;
 mod http;
 mod input;

@@ -13,6 +13,7 @@ use crate::cli::Args;
 use crate::contracts::{
     self, BUDGETS, CATALOGUE, Contracts, DB_WRITE, MODEL_CALL, RENDERER, WEBHOOK, WEBHOOK_TIMEOUT,
 };
+use crate::debug::Inspector;
 use crate::gauge::Gauge;
 use crate::http::Server;
 use crate::input::{Kind, Shop};
@@ -127,6 +128,10 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
     let (notify, sync) = (sender("/notify"), sender("/sync"));
     let runtime = contracts::runtime(!args.unbounded)?;
     let contracts = Contracts::new(&runtime, notify, Arc::clone(&sync))?;
+    let inspector = Arc::new(Inspector {
+        runtime: runtime.clone(),
+    });
+    let inspector = Server::start(inspector).await?;
 
     let store = database(args, places, SCHEMA, "shop.db").await?;
     store.stock_up(&shop).await?;
@@ -144,6 +149,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
         notified: Mutex::default(),
         synced: Mutex::default(),
         model: model_server,
+        inspector,
         client,
         live,
         contracts,
@@ -212,6 +218,7 @@ async fn serve(args: &Args, shop: Arc<Shop>, places: &Places) -> Result<Report, 
             model.refused_rival.load(Relaxed),
         ),
         scores: service.meters.score_review.tally(),
+        score_retries: service.meters.score_review.retried(),
         recorded: (
             store.ask::<1>("SELECT COUNT(*) FROM events").await?[0],
             service.meters.record_event.tally(),
@@ -314,6 +321,7 @@ fn report(
         checks: checks::all(evidence),
         rival_calls: ended.rival_calls,
         killed,
+        busiest: ended.busiest.clone(),
         cards: places.cards.clone(),
         databases: (places.keep && args.database.is_none()).then(|| places.databases.clone()),
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bursar::Snapshot;
 use serde::Serialize;
 
 use crate::checks::{Check, State};
@@ -23,6 +24,8 @@ pub struct Report {
     pub rival_calls: usize,
     /// Connections to the database that were killed meanwhile; null where it is embedded.
     pub killed: Option<Killed>,
+    /// What the runtime looked like when most calls waited.
+    pub busiest: Option<Snapshot>,
     /// Where sample cards are.
     pub cards: PathBuf,
     /// Where the databases are, if they were kept.

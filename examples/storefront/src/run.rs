@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bursar::{DrainReport, Runtime, ShutdownError, Stats};
+use bursar::{DrainReport, Runtime, ShutdownError, Snapshot, Stats};
 use tokio::task::JoinSet;
 
 use crate::model;
@@ -36,6 +36,8 @@ pub struct Ended {
     pub stats: Stats,
     /// The most calls seen waiting for each budget.
     pub queues: BTreeMap<String, u32>,
+    /// What the runtime looked like when most calls waited.
+    pub busiest: Option<Snapshot>,
     pub rival_calls: usize,
 }
 
@@ -47,10 +49,12 @@ pub async fn run(runtime: &Runtime, service: &Arc<Service>) -> Ended {
     let plan = &service.plan;
     if service.progress.is_silent() {
         eprintln!(
-            "storefront: serving {} events, {} cards and {} catalogue feeds; Ctrl-C drains and reports",
+            "storefront: serving {} events, {} cards and {} catalogue feeds; Ctrl-C drains and reports; \
+             curl http://{}/debug/bursar shows who holds what",
             plan.events,
             plan.cards,
-            plan.feeds.len()
+            plan.feeds.len(),
+            service.inspector.address
         );
     }
     let begun = Instant::now();
@@ -63,7 +67,7 @@ pub async fn run(runtime: &Runtime, service: &Arc<Service>) -> Ended {
         );
         tokio::spawn(async move { model::rival(client, address, &calls).await })
     };
-    let queues = Arc::new(Mutex::new(BTreeMap::new()));
+    let queues = Arc::new(Mutex::new(Seen::default()));
     let watch = tokio::spawn(watch(runtime.clone(), Arc::clone(&queues)));
 
     let mut work = JoinSet::new();
@@ -113,14 +117,15 @@ pub async fn run(runtime: &Runtime, service: &Arc<Service>) -> Ended {
     rival.abort();
     watch.abort();
     service.progress.clear();
-    let queues = std::mem::take(&mut *queues.lock().unwrap_or_else(PoisonError::into_inner));
+    let seen = std::mem::take(&mut *queues.lock().unwrap_or_else(PoisonError::into_inner));
     Ended {
         took: begun.elapsed(),
         interrupted,
         drained_in,
         drain,
         stats: runtime.stats(),
-        queues,
+        queues: seen.queues,
+        busiest: seen.busiest,
         rival_calls: rival_calls.load(Relaxed),
     }
 }
@@ -156,16 +161,35 @@ async fn finish(work: &mut JoinSet<()>) {
     }
 }
 
+/// What `watch` has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    queues: BTreeMap<String, u32>,
+    busiest: Option<Snapshot>,
+}
+
+/// Calls that wait, for keys too.
+fn waiting(of: &Snapshot) -> u64 {
+    of.operations.iter().map(|of| of.waiting).sum()
+}
+
 /// Looks at the queues now and then. What is short-lived escapes it: it is an impression, no promise rests on it.
-async fn watch(runtime: Runtime, queues: Arc<Mutex<BTreeMap<String, u32>>>) {
+async fn watch(runtime: Runtime, seen: Arc<Mutex<Seen>>) {
     let mut tick = tokio::time::interval(Duration::from_millis(5));
     loop {
         tick.tick().await;
-        let stats = runtime.stats();
-        let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
-        for budget in &stats.budgets {
-            let deepest = queues.entry(budget.name.to_string()).or_default();
+        let snapshot = runtime.snapshot();
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for budget in &snapshot.budgets {
+            let deepest = seen.queues.entry(budget.name.to_string()).or_default();
             *deepest = budget.waiting.max(*deepest);
+        }
+        if seen
+            .busiest
+            .as_ref()
+            .is_none_or(|of| waiting(of) < waiting(&snapshot))
+        {
+            seen.busiest = Some(snapshot);
         }
     }
 }

@@ -85,6 +85,8 @@ pub struct Service {
     pub client: Client,
     pub live: Live,
     pub model: Server,
+    /// Where snapshots are served.
+    pub inspector: Server,
     pub progress: Progress,
     /// Where the first card of each brand is kept, and which brands have one.
     pub cards: PathBuf,

@@ -130,6 +130,14 @@ pub fn draw(report: &Report, paper: Paper) -> String {
     operations(&mut out, report, paper);
     let _ = writeln!(out, "\n{}", paper.bold("Budgets"));
     budgets(&mut out, report, paper);
+    if let Some(snapshot) = &report.busiest {
+        let _ = writeln!(
+            out,
+            "\n{}",
+            paper.bold("The runtime when most calls waited")
+        );
+        let _ = writeln!(out, "{snapshot}");
+    }
     let title = paper.bold("Promised, and observed from outside");
     let _ = writeln!(out, "\n{title}");
     promises(&mut out, report, paper);

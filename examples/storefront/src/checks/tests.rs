@@ -100,6 +100,7 @@ fn sound() -> Evidence {
             throttled: 2,
             ..Tally::default()
         },
+        score_retries: 0,
         recorded: (10, tally),
         operations: vec![Counters {
             name: "record-event".into(),
@@ -208,7 +209,7 @@ fn each_promise_can_be_broken() {
     );
     let stranger = |e: &mut Evidence| e.synced.1 = book(&[("s1", 1, 1), ("s9", 1, 1)]);
     one("every uncertain sync is accounted for", broken_by(stranger));
-    let quiet = "the model's refusals are called throttled";
+    let quiet = "the model's refusals are throttled, and asked again after a pause";
     one(quiet, broken_by(|e| e.refusals.0 = 3));
     one(quiet, broken_by(|e| e.refusals.0 = 1));
     one(
