@@ -16,7 +16,7 @@ use crate::host::{Core, Host, Member};
 use crate::sync::lock;
 
 impl Core {
-    fn members(&self) -> Vec<Arc<dyn Member>> {
+    pub(crate) fn members(&self) -> Vec<Arc<dyn Member>> {
         let mut members = self.spots.all();
         let families = lock(&self.families).clone();
         for family in families {

@@ -13,6 +13,7 @@
 //! 4. Only records in state `Line` or `Aside` are linked in the line or a lane; `Space` in the queue for space.
 //! 5. `waiting` counts the counted records in `Line` and `Aside`; it never exceeds the limit.
 //! 6. Once closing, no work starts but the last turn, and that when nothing runs and no yielded body is left.
+//! 7. `Closed` is said once the state is dropped and the name is free, so that whoever waits for it finds neither.
 
 use std::task::Waker;
 
@@ -360,6 +361,17 @@ impl<S, J> Gate<S, J> {
             busy.closers.extend(waker.take());
         }
         false
+    }
+
+    /// All is over, and the name free: whoever waited for that is woken.
+    pub(crate) fn ended(&mut self) -> Vec<Waker> {
+        self.phase = Phase::Closed;
+        let closers = self
+            .busy
+            .as_mut()
+            .map(|busy| std::mem::take(&mut busy.closers));
+        self.tidy();
+        closers.unwrap_or_default()
     }
 
     /// Nothing runs, waits, has yielded or is claimed.

@@ -124,11 +124,6 @@ impl<S: Send + 'static> Held<S> {
 
     /// The state, of a turn that holds the gate of its Spot.
     #[inline]
-    pub(crate) fn state(&self) -> Option<&S> {
-        self.state.as_deref()
-    }
-
-    #[inline]
     pub(crate) fn state_mut(&mut self) -> Option<&mut S> {
         self.state.as_deref_mut()
     }

@@ -15,10 +15,12 @@ use crate::bound::Bound;
 use crate::due::Moments;
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::exec::Exec;
+use crate::gate::Phase;
 use crate::kind::{Kind, shared};
 use crate::making::SpotBuilder;
 use crate::registry::{Named, Registry};
 use crate::shared::{Common, Drain, Registrar, Service, Shared};
+use crate::snapshot::SpotSnapshot;
 use crate::spot::Spot;
 use crate::strand::Strand;
 use crate::sync::Mutex;
@@ -38,6 +40,7 @@ pub(crate) trait Member: Send + Sync {
     fn figures(&self) -> (u32, u32, u32);
     /// Ends its timers.
     fn end_timers(self: Arc<Self>);
+    fn snapshot(&self) -> SpotSnapshot;
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -68,6 +71,19 @@ impl<S: Send + 'static> Member for Strand<S> {
 
     fn end_timers(self: Arc<Self>) {
         self.beside.end_timers(&self);
+    }
+
+    fn snapshot(&self) -> SpotSnapshot {
+        let ((running, waiting, yielded), open) =
+            self.look(|gate| (gate.figures(), gate.phase() == Phase::Open));
+        SpotSnapshot {
+            name: self.name.to_string(),
+            running,
+            waiting,
+            yielded,
+            timers: self.beside.timers(),
+            open,
+        }
     }
 
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -8,10 +8,6 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-#![allow(
-    dead_code,
-    reason = "what timers, workers and actors use comes before them"
-)]
 
 mod actor;
 mod beside;
@@ -35,6 +31,7 @@ mod pool;
 mod registry;
 mod schedule;
 mod shared;
+mod snapshot;
 mod spot;
 mod strand;
 mod submit;
@@ -55,6 +52,7 @@ pub use instance::{InstanceSpot, Instances, InstancesBuilder};
 pub use kind::{Instance, Kind, PerActor, SharedGate, SpotWide};
 pub use making::SpotBuilder;
 pub use schedule::{Overrun, Schedule, Tick};
+pub use snapshot::{HostSnapshot, SpotSnapshot};
 pub use spot::Spot;
 pub use timers::TimerTurn;
 pub use turn::{Entered, Turn};

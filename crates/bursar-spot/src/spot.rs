@@ -7,13 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::actor::Actor;
-use bursar::seam::Chain;
-
-use crate::body::{Nobody, Queued};
 use crate::bound::Bound;
 use crate::error::{SpotError, SpotErrorKind};
 use crate::gate::Phase;
-use crate::held::{Held, Lane};
+use crate::held::Lane;
 use crate::kind::{Kind, SpotWide};
 use crate::line::Ticket;
 use crate::strand::Strand;
@@ -191,35 +188,7 @@ impl<S: Send + 'static> Drop for Waits<'_, S> {
     }
 }
 
-/// For the parts of this crate that make turns of their own: timers, completions.
 impl<S: Send + 'static, K: Kind> Spot<S, K> {
-    /// Queues `work` as a turn of this Spot, or of `lane`. It counts against no limit. `work` is called when the turn
-    /// starts, and dropped if the turn never will: because it was cancelled, or because the Spot closed. `None` if the
-    /// Spot has closed; then it is dropped at once.
-    ///
-    /// Nothing is run inside of this call.
-    pub(crate) fn submit<M, W>(&self, lane: Option<&Arc<Lane<S>>>, work: M) -> Option<Ticket>
-    where
-        M: FnOnce(Held<S>) -> W + Send + 'static,
-        W: Future<Output = ()> + Send + 'static,
-    {
-        let exec = &self.strand.common.shared.exec;
-        let job = Box::pin(Queued::new(
-            exec,
-            lane.cloned(),
-            Chain::default(),
-            work,
-            Nobody,
-        ));
-        self.strand.submit(job, lane.map(|lane| lane.index()))
-    }
-
-    /// Takes back submitted work that has not started. False if it has, or is gone: work that was granted its turn
-    /// but has not been polled yet counts as started, so what must not run any more also checks when it is called.
-    pub(crate) fn cancel(&self, ticket: Ticket) -> bool {
-        self.strand.cancel(ticket)
-    }
-
     /// A lane: work of one lane runs one after the other, also across yields. In a Spot whose lanes have gates of their
     /// own its turns have no state of the Spot. It ends with its last owner.
     pub(crate) fn open_lane(&self) -> Arc<Lane<S>> {

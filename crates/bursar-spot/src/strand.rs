@@ -324,11 +324,12 @@ impl<S: Send + 'static> Strand<S> {
             Next::Wake(waker) => wake(waker),
             Next::Start { job, state } => frame::start(job.grant(self, state)),
             Next::Last(state, reason) => closing::last_turn(self, state, reason),
-            Next::Ended { state, closers } => {
+            Next::Ended(state) => {
                 discard(state);
                 if let Some(registry) = self.common.registry.upgrade() {
                     registry.gone(&self.name, Arc::as_ptr(self).addr());
                 }
+                let closers = lock(&self.gate).ended();
                 for waker in closers {
                     wake(Some(waker));
                 }

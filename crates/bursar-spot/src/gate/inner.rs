@@ -213,18 +213,10 @@ impl<S, J> Gate<S, J> {
         Effects { next, woken: None }
     }
 
-    /// All is over.
+    /// Nothing runs any more, nor will.
     pub(super) fn end(&mut self) -> Next<S, J> {
-        self.phase = Phase::Closed;
-        let closers = self
-            .busy
-            .as_mut()
-            .map(|busy| std::mem::take(&mut busy.closers));
-        self.tidy();
-        Next::Ended {
-            state: self.state.take(),
-            closers: closers.unwrap_or_default(),
-        }
+        self.phase = Phase::Ending;
+        Next::Ended(self.state.take())
     }
 
     pub(super) fn tidy(&mut self) {

@@ -18,6 +18,8 @@ pub(crate) enum Phase {
     Closing,
     /// The last turn runs.
     Last,
+    /// The last turn has ended; the state goes, and then the name.
+    Ending,
     Closed,
 }
 
@@ -145,11 +147,10 @@ pub(crate) enum Next<S, J> {
     Wake(Option<Waker>),
     /// Everything has ended: the last turn is due.
     Last(Box<S>, CloseReason),
-    /// The last turn has ended.
-    Ended {
-        state: Option<Box<S>>,
-        closers: Vec<Waker>,
-    },
+    /// The last turn has ended: what is left is to be dropped and forgotten, and then [`Gate::ended`] called.
+    ///
+    /// [`Gate::ended`]: super::Gate::ended
+    Ended(Option<Box<S>>),
 }
 
 impl<S, J> Effects<S, J> {
