@@ -1,7 +1,7 @@
 //! How long something may wait: a send timeout, or what a chain that holds something allows.
 
 use std::fmt;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bursar::{Timer, seam};
@@ -15,11 +15,17 @@ const FAR: Duration = Duration::from_secs(1 << 35);
 pub(crate) struct Bound {
     span: Duration,
     timer: Option<Timer>,
+    /// A timer that has completed must not be polled again.
+    passed: bool,
 }
 
 impl Bound {
     pub(crate) const fn of(span: Duration) -> Self {
-        Self { span, timer: None }
+        Self {
+            span,
+            timer: None,
+            passed: false,
+        }
     }
 
     /// The bound of what waits here: others may wait for what its chain holds, and each for the other.
@@ -29,6 +35,9 @@ impl Bound {
 
     /// Ready once it has passed, counted from the first time this is asked.
     pub(crate) fn poll(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<()> {
+        if self.passed {
+            return Poll::Ready(());
+        }
         let timer = match &mut self.timer {
             Some(timer) => timer,
             None if self.span > FAR => return Poll::Pending,
@@ -38,7 +47,9 @@ impl Bound {
                 none.insert(shared.clock.sleep_until(at))
             }
         };
-        timer.as_mut().poll(cx)
+        ready!(timer.as_mut().poll(cx));
+        self.passed = true;
+        Poll::Ready(())
     }
 }
 

@@ -152,6 +152,11 @@ impl<F: Future> Future for Task<F> {
 fn drain() {
     for _ in 0..BATCH {
         let Some(mut due) = pop() else { return };
+        // Another host's work is polled in its own executor from the first: its timers and sockets belong there.
+        if !due.exec().is_current() {
+            spawn(due);
+            continue;
+        }
         // A first poll without a waker is always followed by one with the task's.
         let mut cx = Context::from_waker(Waker::noop());
         match catch_unwind(AssertUnwindSafe(|| due.as_mut().poll(&mut cx))) {

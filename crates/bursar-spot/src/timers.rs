@@ -56,13 +56,14 @@ where
         let lane = &timer.lane;
         let ticks = Arc::clone(timer);
         let work = move |held| {
-            let running = ticks.begin(generation);
+            // Called here, where a turn that the handler takes no notice of is kept for its body.
+            let begun = ticks.begin(generation);
+            let begun = begun.map(|(running, tick)| ((self.0)(held, tick), running));
             async move {
-                let Some((running, tick)) = running else {
-                    return drop(held);
-                };
-                (self.0)(held, tick).await;
-                drop(running);
+                if let Some((tick, running)) = begun {
+                    tick.await;
+                    drop(running);
+                }
             }
         };
         let strand = lane.strand();

@@ -1,0 +1,96 @@
+//! F13, F2: work runs in its own host's executor from its first poll, and a tick keeps its turn whether or not its handler
+//! takes notice of it.
+
+#![allow(clippy::disallowed_methods, reason = "two executors are the subject")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bursar::{ManualClock, Runtime};
+use bursar_spot::{Host, Schedule};
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+#[test]
+fn f13_work_sent_from_another_hosts_turn_is_polled_in_its_own_executor_alone() {
+    let theirs = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .expect("an executor with timers");
+    let ours = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("an executor without");
+    let runtime = |name: &str| {
+        let builder = Runtime::builder().resource(name, 1);
+        builder
+            .clock(ManualClock::new())
+            .build()
+            .expect("a runtime")
+    };
+    let (here, there) = (runtime("here"), runtime("there"));
+    let spot = {
+        let _inside = theirs.enter();
+        let host = Host::new(&there);
+        host.create("theirs", 0_u32).expect("a name that is free")
+    };
+    let (slept, seen) = std::sync::mpsc::channel();
+    ours.block_on(async {
+        let host = Host::new(&here);
+        let own = host.create("ours", ()).expect("a name that is free");
+        let sent = own.request(move |turn| async move {
+            // A task of ours from here on.
+            yield_now().await;
+            let sent = spot
+                .send(move |turn| async move {
+                    // Without its own executor's timers this panics.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    slept.send(()).expect("the test listens");
+                    drop(turn);
+                })
+                .await;
+            drop(turn);
+            sent
+        });
+        sent.await.expect("a turn").expect("it is accepted");
+    });
+    seen.recv_timeout(Duration::from_secs(60))
+        .expect("it slept to its end");
+}
+
+#[tokio::test]
+async fn f2_a_tick_whose_handler_takes_no_notice_of_its_turn_keeps_it() {
+    let clock = ManualClock::new();
+    let runtime = Runtime::builder()
+        .resource("unused", 1)
+        .clock(clock.clone())
+        .build()
+        .expect("a runtime");
+    let host = Host::new(&runtime);
+    let spot = host.create("spot", ()).expect("a name that is free");
+    let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, ends) = (Arc::clone(&begun), Arc::clone(&end));
+    let once = Schedule::once(Duration::from_millis(1));
+    spot.timer("t", once, move |_turn, _tick| {
+        let (begun, end) = (Arc::clone(&begins), Arc::clone(&ends));
+        async move {
+            begun.notify_one();
+            end.notified().await;
+        }
+    })
+    .expect("a schedule");
+    // The driver sleeps before the clock is turned.
+    for _ in 0..64 {
+        yield_now().await;
+    }
+    clock.advance(Duration::from_millis(1));
+    begun.notified().await;
+    let mut other = tokio_test::task::spawn(spot.request(|_turn| async {}));
+    assert!(other.poll().is_pending(), "the tick has the gate");
+    for _ in 0..64 {
+        yield_now().await;
+    }
+    assert!(other.poll().is_pending(), "and keeps it while it waits");
+    end.notify_one();
+    other.await.expect("its turn comes");
+}
