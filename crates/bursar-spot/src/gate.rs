@@ -275,10 +275,6 @@ impl<S, J> Gate<S, J> {
         match self.withdraw(ticket) {
             None => (None, Effects::NONE),
             Some((waiter, woken)) => {
-                let mut effects = Effects {
-                    next: Next::Nothing,
-                    woken,
-                };
                 if waiter.place == Place::Granted {
                     self.running -= 1;
                     self.held = false;
@@ -289,9 +285,8 @@ impl<S, J> Gate<S, J> {
                     }
                     self.unclaim(waiter.lane);
                 }
-                let after = self.next();
-                effects.next = after.next;
-                effects.woken = effects.woken.or(after.woken);
+                let mut effects = self.next();
+                effects.also = woken;
                 (waiter.waker, effects)
             }
         }
@@ -302,8 +297,13 @@ impl<S, J> Gate<S, J> {
         let busy = self.busy.as_mut()?;
         busy.records.get(ticket)?.job.as_ref()?;
         let (waiter, woken) = self.withdraw(ticket)?;
-        let next = Next::Nothing;
-        waiter.job.map(|job| (job, Effects { next, woken }))
+        // It may have been the one that its lane had put forward; and what moves up into its place may be due.
+        if waiter.place == Place::Line && !self.is_claimed(waiter.lane) {
+            self.unclaim(waiter.lane);
+        }
+        let mut effects = self.next();
+        effects.also = woken;
+        waiter.job.map(|job| (job, effects))
     }
 
     /// Opens a lane.

@@ -284,7 +284,7 @@ impl<S: Send + 'static> Strand<S> {
             self.tell_drain();
             return;
         }
-        if let (Next::Nothing, None) = (&effects.next, &effects.woken) {
+        if let (Next::Nothing, None, None) = (&effects.next, &effects.woken, &effects.also) {
             return;
         }
         self.carry_out(effects);
@@ -336,6 +336,7 @@ impl<S: Send + 'static> Strand<S> {
             }
         }
         wake(effects.woken);
+        wake(effects.also);
     }
 
     /// Why it never came to have a state, if it did not.

@@ -1,5 +1,5 @@
-//! F13, F2: work runs in its own host's executor from its first poll, and a tick keeps its turn whether or not its handler
-//! takes notice of it.
+//! F13, F2, F5: work runs in its own host's executor from its first poll; a tick keeps its turn whether or not its handler
+//! takes notice of it; a lane whose first work is withdrawn goes on with the next.
 
 #![allow(clippy::disallowed_methods, reason = "two executors are the subject")]
 
@@ -93,4 +93,80 @@ async fn f2_a_tick_whose_handler_takes_no_notice_of_its_turn_keeps_it() {
     assert!(other.poll().is_pending(), "and keeps it while it waits");
     end.notify_one();
     other.await.expect("its turn comes");
+}
+
+async fn settle() {
+    for _ in 0..64 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn f5_a_lane_whose_first_work_is_withdrawn_goes_on_with_the_next() {
+    let clock = ManualClock::new();
+    let runtime = Runtime::builder()
+        .resource("unused", 1)
+        .clock(clock.clone())
+        .build()
+        .expect("a runtime");
+    let host = Host::new(&runtime);
+    let spot = host.create("spot", ()).expect("a name that is free");
+    let other = host.create("other", ()).expect("a name that is free");
+    let actor = spot.actor(());
+
+    // The actor's first work yields and keeps its claim, until it drops its yield.
+    let (leave, asker) = (Arc::new(Notify::new()), actor.clone());
+    let leaves = Arc::clone(&leave);
+    let first = tokio::spawn(async move {
+        let body = asker.request(move |turn| async move {
+            tokio::select! {
+                biased;
+                _ = turn.yield_on(std::future::pending::<()>()) => {}
+                () = leaves.notified() => {}
+            }
+        });
+        body.await
+    });
+    settle().await;
+    // A request of the actor from inside another turn, whose wait is bounded; and a send behind it.
+    let asker = actor.clone();
+    let bounded = tokio::spawn(async move {
+        other
+            .request(move |turn| async move {
+                let asked = asker.request(|_turn| async {}).await;
+                drop(turn);
+                asked
+            })
+            .await
+    });
+    settle().await;
+    let ran = Arc::new(Notify::new());
+    let runs = Arc::clone(&ran);
+    let sent = actor
+        .send(move |_turn| async move { runs.notify_one() })
+        .await;
+    sent.expect("it is accepted");
+    // A short turn sets both aside, a long one takes the gate.
+    spot.request(|_turn| async {}).await.expect("a turn");
+    let (end, long) = (Arc::new(Notify::new()), spot.clone());
+    let ends = Arc::clone(&end);
+    let long = tokio::spawn(async move {
+        long.request(move |turn| async move {
+            ends.notified().await;
+            drop(turn);
+        })
+        .await
+    });
+    settle().await;
+    // The claim comes free: the bounded request is put forward, and its time passes there.
+    leave.notify_one();
+    settle().await;
+    clock.advance(Duration::from_secs(10));
+    settle().await;
+    let refused = bounded.await.expect("no panic").expect("the other's turn");
+    assert!(refused.is_err_and(|error| error.never_ran()));
+    end.notify_one();
+    ran.notified().await;
+    long.await.expect("no panic").expect("a turn");
+    first.await.expect("no panic").expect("a turn");
 }

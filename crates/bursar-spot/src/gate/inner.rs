@@ -13,13 +13,17 @@ impl<S, J> Gate<S, J> {
     }
 
     pub(super) fn free(&self, lane: LaneIndex) -> bool {
-        let unclaimed = lane.is_none_or(|lane| {
+        !self.is_claimed(lane) && !(self.uses_gate(lane) && self.held)
+    }
+
+    /// Whether the lane's claim is held, or the lane gone.
+    pub(super) fn is_claimed(&self, lane: LaneIndex) -> bool {
+        lane.is_some_and(|lane| {
             self.busy
                 .as_ref()
                 .and_then(|busy| busy.lanes.get(lane as usize))
-                .is_some_and(|lane| !lane.claimed)
-        });
-        unclaimed && !(self.uses_gate(lane) && self.held)
+                .is_none_or(|lane| lane.claimed)
+        })
     }
 
     /// Begins a turn for which all is free.
@@ -51,7 +55,10 @@ impl<S, J> Gate<S, J> {
         let own = self.unclaim(lane);
         if self.phase == Phase::Last {
             let next = self.end();
-            return Effects { next, woken: None };
+            return Effects {
+                next,
+                ..Effects::NONE
+            };
         }
         if let Some(ticket) = own {
             return self.grant(ticket);
@@ -166,7 +173,11 @@ impl<S, J> Gate<S, J> {
             }
         };
         let woken = if counted { self.make_room() } else { None };
-        Effects { next, woken }
+        Effects {
+            next,
+            woken,
+            also: None,
+        }
     }
 
     /// A counted record left: the first that waits for space is accepted.
@@ -210,7 +221,10 @@ impl<S, J> Gate<S, J> {
                 Next::Last(state, self.reason)
             }
         };
-        Effects { next, woken: None }
+        Effects {
+            next,
+            ..Effects::NONE
+        }
     }
 
     /// Nothing runs any more, nor will.

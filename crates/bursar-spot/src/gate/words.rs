@@ -134,6 +134,8 @@ pub(crate) struct Effects<S, J> {
     pub(crate) next: Next<S, J>,
     /// Somebody whose work found space, or whose wait is over.
     pub(crate) woken: Option<Waker>,
+    /// And another, where a withdrawal made room and what follows it did too.
+    pub(crate) also: Option<Waker>,
 }
 
 /// What comes next on a gate.
@@ -157,6 +159,7 @@ impl<S, J> Effects<S, J> {
     pub(super) const NONE: Self = Self {
         next: Next::Nothing,
         woken: None,
+        also: None,
     };
 }
 
