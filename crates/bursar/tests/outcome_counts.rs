@@ -289,7 +289,6 @@ fn e2_a_handler_that_blocks_is_counted_by_its_answer_and_seen_running_on() {
     assert!(assert_ready_err!(late.poll()).never_ran());
     drop(late);
 
-    go.send(()).expect("the handler waits");
     let ended = Gate::new();
     let mut after = Stepped::new(load.run_blocking({
         let ended = ended.clone();
@@ -299,6 +298,7 @@ fn e2_a_handler_that_blocks_is_counted_by_its_answer_and_seen_running_on() {
         }
     }));
     assert_pending!(after.poll());
+    go.send(()).expect("the handler waits");
     // One thread: whoever comes to it comes after the others.
     after.wait();
     assert_ready_ok!(after.poll());
