@@ -375,8 +375,12 @@ where
         attempt.idempotency_key = idempotency_key;
         let record = Record::new(effect, attempt.idempotency_key.is_some());
         let handler = |attempt| self.handler.handle(attempt, input);
-        let call = Drive::new(plan, &key, bounds, &attempt, deliver, record, handler);
-        trace::call(&plan.names, call).await
+        // In one expression: a name for the future would be a copy of it.
+        trace::call(
+            &plan.names,
+            Drive::new(plan, &key, bounds, &attempt, deliver, record, handler),
+        )
+        .await
     }
 }
 

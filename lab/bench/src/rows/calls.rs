@@ -74,6 +74,24 @@ where
     })
 }
 
+/// The same call, watched and not, with the feature compiled in.
+#[cfg(feature = "exact")]
+pub(super) fn exact() -> Vec<Contender<'static>> {
+    let semaphore = Arc::new(Semaphore::new(8));
+    let policy = || Policy::idempotent().claim("first", 1);
+    let plain = contract(policy());
+    let watching = bursar::Runtime::builder().resource("first", 8).exact();
+    let watching = watching.build().expect("one budget");
+    let watched = contract_of(&watching, policy());
+    vec![
+        calls!(RUN, |i| plain
+            .run(|| async { Ok::<_, Never>(black_box(i)) })),
+        calls!("bursar run, watched", |i| watched
+            .run(|| async { Ok::<_, Never>(black_box(i)) })),
+        calls!(SEMAPHORE, |_i| semaphore.acquire()),
+    ]
+}
+
 pub(super) fn one_budget() -> Vec<Contender<'static>> {
     let semaphore = Arc::new(Semaphore::new(8));
     let composed = forever(Composed::new(8, 8));

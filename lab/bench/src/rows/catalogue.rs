@@ -22,6 +22,13 @@ pub const ROWS: &[Spec] = &[
             Figure(RUN, Column::Allocations, 0.0),
         ],
     },
+    #[cfg(feature = "exact")]
+    Spec {
+        id: "exact",
+        title: "a call under one budget, in a runtime that watches every call",
+        kind: Kind::Calls(calls::exact, Pace::short),
+        targets: &[Figure(RUN, Column::Allocations, 0.0)],
+    },
     Spec {
         id: "two-budgets",
         title: "a call under two budgets",
