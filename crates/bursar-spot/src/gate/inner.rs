@@ -13,7 +13,7 @@ impl<S, J> Gate<S, J> {
     }
 
     pub(super) fn free(&self, lane: LaneIndex) -> bool {
-        !self.is_claimed(lane) && !(self.uses_gate(lane) && self.held)
+        !(self.is_claimed(lane) || self.uses_gate(lane) && self.held)
     }
 
     /// Whether the lane's claim is held, or the lane gone.
