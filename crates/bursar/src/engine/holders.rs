@@ -10,32 +10,23 @@ use crate::sync::lock;
 impl Engine {
     /// Whether what runs on this thread holds units of that budget.
     pub(crate) fn chain_holds(&self, budget: &str) -> bool {
+        // Most that wait were called from inside of nothing: they look nothing up and lock nothing.
+        if !chain::inside(self.id()) {
+            return false;
+        }
         let place = self.place(budget);
-        let holders = self.own_calls();
         let registry = lock(&self.registry);
-        holders.iter().any(|(operation, _)| {
-            let of = registry.operations.get(*operation as usize);
+        let claims = |operation: u32| {
+            let of = registry.operations.get(operation as usize);
             of.is_some_and(|of| of.claims.iter().any(|(at, _)| *at == place))
-        })
-    }
-
-    /// The calls of this runtime that run on this thread, and whether they hold a key; the innermost first.
-    fn own_calls(&self) -> Vec<(u32, bool)> {
-        let mut calls = Vec::new();
-        let _all: Option<()> = chain::find(|stand| {
-            if let Stand::Call {
-                engine,
-                operation,
-                key,
-                ..
-            } = stand
-                && engine == self.id()
-            {
-                calls.push((operation, key != 0));
-            }
-            None
-        });
-        calls
+        };
+        let held = |stand| match stand {
+            Stand::Call {
+                engine, operation, ..
+            } => (engine == self.id() && claims(operation)).then_some(()),
+            Stand::Turn { .. } => None,
+        };
+        chain::find(held).is_some()
     }
 
     /// Who runs on this thread and what they hold, for a person to read; the innermost first.
