@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use crossbeam_utils::CachePadded;
 
 use crate::counters::Counters;
-use crate::fifo::{Arrival, Joined, LOOK, Line, List, Polled, Seen, Slot, Slots, State};
+use crate::fifo::{Arrival, Joined, LOOK, Line, List, Seen, Slot, Slots, State, poll_record};
 use crate::refusal::Usage;
 use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
@@ -245,17 +245,9 @@ impl Budget {
         cx: &mut Context<'_>,
         counters: &Counters,
     ) -> Poll<State> {
-        let mut fresh = None;
-        loop {
-            let polled = lock(&self.queue)
-                .slots
-                .poll(slot, cx.waker(), &mut fresh, counters);
-            match polled {
-                Polled::Ended(removed) => return Poll::Ready(removed.state),
-                Polled::Waiting => return Poll::Pending,
-                Polled::Stale => fresh = Some(cx.waker().clone()),
-            }
-        }
+        poll_record(cx, |current, fresh| {
+            lock(&self.queue).slots.poll(slot, current, fresh, counters)
+        })
     }
 
     /// Leaves the queue. Units already granted pass on, and the next waiter is examined then and there.

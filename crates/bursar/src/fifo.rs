@@ -11,7 +11,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
@@ -377,6 +377,22 @@ pub(crate) enum Polled {
     Waiting,
     /// The waker kept is another task's: poll again with a fresh one.
     Stale,
+}
+
+/// Ready with the state of a record that has ended, which is freed; while it waits, the current waker is kept. `look` is
+/// [`Slots::poll`] under the lock of whoever has the record; wakers are cloned and dropped outside of it.
+pub(crate) fn poll_record(
+    cx: &mut Context<'_>,
+    mut look: impl FnMut(&Waker, &mut Option<Waker>) -> Polled,
+) -> Poll<State> {
+    let mut fresh = None;
+    loop {
+        match look(cx.waker(), &mut fresh) {
+            Polled::Ended(removed) => return Poll::Ready(removed.state),
+            Polled::Waiting => return Poll::Pending,
+            Polled::Stale => fresh = Some(cx.waker().clone()),
+        }
+    }
 }
 
 /// What is left of a record: dropped by the caller after its lock, as it may hold a waker.

@@ -20,7 +20,7 @@ use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
 
 use crate::counters::Counters;
-use crate::fifo::{Arrival, Line, List, Polled, Slot, Slots, State};
+use crate::fifo::{Arrival, Line, List, Slot, Slots, State, poll_record};
 use crate::key::Key;
 use crate::refusal::Usage;
 use crate::sync::{Mutex, lock};
@@ -189,17 +189,11 @@ impl KeyTable {
         cx: &mut Context<'_>,
         counters: &Counters,
     ) -> Poll<State> {
-        let mut fresh = None;
-        loop {
-            let polled = lock(self.shard(hold))
+        poll_record(cx, |current, fresh| {
+            lock(self.shard(hold))
                 .slots
-                .poll(slot, cx.waker(), &mut fresh, counters);
-            match polled {
-                Polled::Ended(removed) => return Poll::Ready(removed.state),
-                Polled::Waiting => return Poll::Pending,
-                Polled::Stale => fresh = Some(cx.waker().clone()),
-            }
-        }
+                .poll(slot, current, fresh, counters)
+        })
     }
 
     /// Leaves a key's queue; a key already granted passes on.

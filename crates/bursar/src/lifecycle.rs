@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use slab::Slab;
 
 use crate::counters::Counters;
-use crate::fifo::{Arrival, List, Polled, Slot, Slots};
+use crate::fifo::{Arrival, List, Slot, Slots, poll_record};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::wake::{Poke, WakeList};
 
@@ -122,17 +122,12 @@ impl Lifecycle {
         cx: &mut Context<'_>,
         counters: &Counters,
     ) -> Poll<()> {
-        let mut fresh = None;
-        loop {
-            let polled = lock(&self.parked)
+        poll_record(cx, |current, fresh| {
+            lock(&self.parked)
                 .slots
-                .poll(slot, cx.waker(), &mut fresh, counters);
-            match polled {
-                Polled::Ended(_) => return Poll::Ready(()),
-                Polled::Waiting => return Poll::Pending,
-                Polled::Stale => fresh = Some(cx.waker().clone()),
-            }
-        }
+                .poll(slot, current, fresh, counters)
+        })
+        .map(|_stopped| ())
     }
 
     /// The pause is over, or its caller went away.
