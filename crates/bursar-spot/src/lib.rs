@@ -2,7 +2,6 @@
 //!
 //! A *Spot* owns state and one gate. A *turn* is one piece of work that holds the gate, so that two turns never run at
 //! once. What a turn awaits it awaits with the gate held, unless it yields.
-
 //!
 //! `docs/turns.md` of the repository teaches the model: when to await, when to yield, what may have changed meanwhile.
 
