@@ -23,6 +23,7 @@ use crate::gate::Phase;
 use crate::held::Held;
 use crate::host::{Host, Kin, Member, close, wait_closed};
 use crate::kind::Instance;
+use crate::making::Options;
 use crate::registry::{Named, Registry};
 use crate::shared::{Common, Registrar};
 use crate::strand::{Job, Strand};
@@ -361,10 +362,7 @@ impl<S: Send + 'static> fmt::Debug for InstanceSpot<S> {
 pub struct InstancesBuilder<'h, S: Send + 'static> {
     host: &'h Host,
     name: Box<str>,
-    limit: Option<u32>,
-    send_timeout: Option<Duration>,
-    close_on_panic: bool,
-    hooks: Option<Hooks<S>>,
+    options: Options<S>,
     state: PhantomData<fn() -> S>,
 }
 
@@ -374,10 +372,7 @@ impl Host {
         InstancesBuilder {
             host: self,
             name: name.into(),
-            limit: None,
-            send_timeout: None,
-            close_on_panic: false,
-            hooks: None,
+            options: Options::new(),
             state: PhantomData,
         }
     }
@@ -386,19 +381,19 @@ impl Host {
 impl<S: Send + 'static> InstancesBuilder<'_, S> {
     /// As [`SpotBuilder::queue`](crate::SpotBuilder::queue), for each of them.
     pub fn queue(mut self, longest: u32) -> Self {
-        self.limit = Some(longest);
+        self.options.limit = Some(longest);
         self
     }
 
     /// As [`SpotBuilder::send_timeout`](crate::SpotBuilder::send_timeout), for each of them.
     pub fn send_timeout(mut self, longest: Duration) -> Self {
-        self.send_timeout = Some(longest);
+        self.options.send_timeout = Some(longest);
         self
     }
 
     /// As [`SpotBuilder::close_on_panic`](crate::SpotBuilder::close_on_panic), for each of them.
     pub fn close_on_panic(mut self) -> Self {
-        self.close_on_panic = true;
+        self.options.close_on_panic = true;
         self
     }
 
@@ -408,7 +403,7 @@ impl<S: Send + 'static> InstancesBuilder<'_, S> {
         F: Fn(ClosingTurn<S>, CloseReason) -> W + Send + Sync + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        self.hooks = Some(Hooks::new(last));
+        self.options.hooks = Some(Hooks::new(last));
         self
     }
 
@@ -430,18 +425,11 @@ impl<S: Send + 'static> InstancesBuilder<'_, S> {
         let core = &self.host.core;
         let spots = Arc::new(Registry::new());
         let registry: Weak<Registry<Arc<Strand<S>>>> = Arc::downgrade(&spots);
-        let common = &core.common;
         let family = Arc::new(Family {
             name: self.name.clone(),
             spots,
-            common: Arc::new(Common {
-                shared: Arc::clone(&common.shared),
-                registry,
-                limit: self.limit.unwrap_or(common.limit),
-                send_timeout: self.send_timeout.unwrap_or(common.send_timeout),
-                close_on_panic: self.close_on_panic,
-            }),
-            hooks: self.hooks.map(Arc::new),
+            common: self.options.common(&core.common, registry),
+            hooks: self.options.hooks.map(Arc::new),
             activate: Box::new(move |id| {
                 let activation = activate(id);
                 Box::pin(async move {

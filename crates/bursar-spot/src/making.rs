@@ -1,4 +1,4 @@
-//! A Spot's options.
+//! A Spot's options, and those of a family of Instance Spots.
 
 use std::fmt;
 use std::future::Future;
@@ -10,19 +10,47 @@ use crate::closing::{ClosingTurn, Hooks};
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::host::{Host, Member};
 use crate::kind::{Kind, SpotWide, shared};
-use crate::shared::Common;
+use crate::shared::{Common, Registrar};
 use crate::spot::Spot;
 use crate::strand::Strand;
+
+/// What is said of a Spot in the making, or of a family of them.
+pub(crate) struct Options<S: Send + 'static> {
+    pub(crate) limit: Option<u32>,
+    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) close_on_panic: bool,
+    pub(crate) hooks: Option<Hooks<S>>,
+}
+
+impl<S: Send + 'static> Options<S> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            limit: None,
+            send_timeout: None,
+            close_on_panic: false,
+            hooks: None,
+        }
+    }
+
+    /// What Spots of these options have in common, which `registry` is told of when they have ended. The rest is the
+    /// host's.
+    pub(crate) fn common(&self, host: &Common, registry: Weak<dyn Registrar>) -> Arc<Common> {
+        Arc::new(Common {
+            shared: Arc::clone(&host.shared),
+            registry,
+            limit: self.limit.unwrap_or(host.limit),
+            send_timeout: self.send_timeout.unwrap_or(host.send_timeout),
+            close_on_panic: self.close_on_panic,
+        })
+    }
+}
 
 /// A Spot in the making.
 #[must_use = "nothing is made until `create`"]
 pub struct SpotBuilder<'h, S: Send + 'static, K: Kind = SpotWide> {
     host: &'h Host,
     name: Box<str>,
-    limit: Option<u32>,
-    send_timeout: Option<Duration>,
-    close_on_panic: bool,
-    hooks: Option<Hooks<S>>,
+    options: Options<S>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -31,10 +59,7 @@ impl<'h, S: Send + 'static> SpotBuilder<'h, S> {
         Self {
             host,
             name: name.into(),
-            limit: None,
-            send_timeout: None,
-            close_on_panic: false,
-            hooks: None,
+            options: Options::new(),
             kind: PhantomData,
         }
     }
@@ -46,29 +71,26 @@ impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
         SpotBuilder {
             host: self.host,
             name: self.name,
-            limit: self.limit,
-            send_timeout: self.send_timeout,
-            close_on_panic: self.close_on_panic,
-            hooks: self.hooks,
+            options: self.options,
             kind: PhantomData,
         }
     }
 
     /// How many requests and sends may wait for a turn. The default is 1,024. Beyond that they wait for space.
     pub fn queue(mut self, longest: u32) -> Self {
-        self.limit = Some(longest);
+        self.options.limit = Some(longest);
         self
     }
 
     /// How long a request or send waits for space in a full queue. The default is one second.
     pub fn send_timeout(mut self, longest: Duration) -> Self {
-        self.send_timeout = Some(longest);
+        self.options.send_timeout = Some(longest);
         self
     }
 
     /// Closes the Spot when a turn panics, because its state may be half changed. By default it is kept.
     pub fn close_on_panic(mut self) -> Self {
-        self.close_on_panic = true;
+        self.options.close_on_panic = true;
         self
     }
 
@@ -78,7 +100,7 @@ impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
         F: Fn(ClosingTurn<S>, CloseReason) -> W + Send + Sync + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        self.hooks = Some(Hooks::new(last));
+        self.options.hooks = Some(Hooks::new(last));
         self
     }
 
@@ -94,19 +116,15 @@ impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
             return invalid("a Spot needs a name that is not empty");
         }
         let core = &self.host.core;
-        let common = if self.limit.is_none() && self.send_timeout.is_none() && !self.close_on_panic
-        {
-            Arc::clone(&core.common)
-        } else {
-            Arc::new(Common {
-                shared: Arc::clone(&core.common.shared),
-                registry: Weak::clone(&core.common.registry),
-                limit: self.limit.unwrap_or(core.common.limit),
-                send_timeout: self.send_timeout.unwrap_or(core.common.send_timeout),
-                close_on_panic: self.close_on_panic,
-            })
-        };
-        let hooks = self.hooks.map(Arc::new);
+        let options = &self.options;
+        let common =
+            if options.limit.is_none() && options.send_timeout.is_none() && !options.close_on_panic
+            {
+                Arc::clone(&core.common)
+            } else {
+                options.common(&core.common, Weak::clone(&core.common.registry))
+            };
+        let hooks = self.options.hooks.map(Arc::new);
         let strand = Strand::new(self.name.clone(), common, hooks, shared::<K>(), Some(state));
         let member: Arc<dyn Member> = strand.clone();
         match core.spots.find_or_insert(&self.name, || member) {
