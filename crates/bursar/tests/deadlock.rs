@@ -30,6 +30,12 @@ async fn one() -> Answer {
     Ok(1)
 }
 
+/// An operation that needs one unit of a budget.
+fn claiming(runtime: &Runtime, name: &str, budget: &str) -> Contract {
+    let policy = Policy::pure().claim(budget, 1);
+    runtime.contract(name, policy).unwrap()
+}
+
 /// Asserts that the call was refused as a deadlock at that budget (or, without one, its key), and names its chain.
 #[track_caller]
 fn assert_deadlock(nested: &Nested, budget: Option<&str>, chain: &[&str]) {
@@ -136,9 +142,7 @@ fn b11_eight_renders_that_meet_are_all_guilty() {
 #[test]
 fn b11_a_key_of_ones_own_chain_is_not_waited_for() {
     let (runtime, _) = runtime(&[("a", 2)]);
-    let outer = runtime
-        .contract("outer", Policy::pure().claim("a", 1))
-        .unwrap();
+    let outer = claiming(&runtime, "outer", "a");
     let inner = runtime.contract("inner", Policy::pure()).unwrap();
     let mut keyed = outer.with().key("brand 7");
     let mut call = task::spawn(keyed.run(|_| async {
@@ -156,11 +160,7 @@ fn b11_a_key_of_ones_own_chain_is_not_waited_for() {
 #[test]
 fn b11_the_whole_chain_counts_and_is_named_from_the_inside_out() {
     let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
-    let of = |name: &str, budget: &str| {
-        runtime
-            .contract(name, Policy::pure().claim(budget, 1))
-            .unwrap()
-    };
+    let of = |name: &str, budget: &str| claiming(&runtime, name, budget);
     let (outer, middle, inner) = (of("outer", "a"), of("middle", "b"), of("inner", "a"));
     let nested = inside(&outer, || async {
         let deepest = middle.run(|| async { Ok::<_, Failure<Error>>(inner.run(one).await) });
@@ -180,9 +180,7 @@ fn b11_the_whole_chain_counts_and_is_named_from_the_inside_out() {
 #[test]
 fn b11_every_way_to_poll_a_nested_call_inline_is_seen() {
     let (runtime, _) = runtime(&[("a", 1)]);
-    let call = runtime
-        .contract("call", Policy::pure().claim("a", 1))
-        .unwrap();
+    let call = claiming(&runtime, "call", "a");
     let refused = |nested: Nested| matches!(nested, Err(CallError::WouldDeadlock(_)));
 
     let inline = inside(&call, || call.run(one));
@@ -230,9 +228,7 @@ fn b11_every_way_to_poll_a_nested_call_inline_is_seen() {
 #[test]
 fn b11_a_nested_call_that_finds_what_it_needs_runs() {
     let (runtime, _) = runtime(&[("a", 2)]);
-    let call = runtime
-        .contract("call", Policy::pure().claim("a", 1))
-        .unwrap();
+    let call = claiming(&runtime, "call", "a");
     assert_eq!(inside(&call, || call.run(one)).unwrap(), 1);
     assert_idle(&runtime);
 }
@@ -240,9 +236,7 @@ fn b11_a_nested_call_that_finds_what_it_needs_runs() {
 #[test]
 fn b11_a_rejecting_call_is_throttled_as_always() {
     let (runtime, _) = runtime(&[("a", 1)]);
-    let outer = runtime
-        .contract("outer", Policy::pure().claim("a", 1))
-        .unwrap();
+    let outer = claiming(&runtime, "outer", "a");
     let inner = runtime
         .contract("inner", Policy::pure().claim("a", 1).reject())
         .unwrap();
@@ -267,9 +261,7 @@ fn b11_a_rejecting_call_is_throttled_as_always() {
 #[tokio::test(flavor = "current_thread")]
 async fn b11_spawned_work_is_seen_through_in_chain_and_not_without() {
     let (runtime, _) = runtime(&[("a", 1)]);
-    let call = runtime
-        .contract("call", Policy::pure().claim("a", 1))
-        .unwrap();
+    let call = claiming(&runtime, "call", "a");
     let (inside, outside) = (call.clone(), call.clone());
     let nested = call
         .run(|| {
@@ -328,11 +320,7 @@ fn b11_a_chain_ends_with_the_attempt_it_was_taken_in() {
 #[test]
 fn b11_while_the_attempt_runs_its_spawned_work_is_inside_it_and_afterwards_not() {
     let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
-    let of = |name: &str, budget: &str| {
-        runtime
-            .contract(name, Policy::pure().claim(budget, 1))
-            .unwrap()
-    };
+    let of = |name: &str, budget: &str| claiming(&runtime, name, budget);
     let (outer, inner) = (of("outer", "a"), of("inner", "b"));
     let held = assert_ready_ok!(task::spawn(inner.admit()).poll());
     let gate = Gate::new();
@@ -362,11 +350,7 @@ fn b11_while_the_attempt_runs_its_spawned_work_is_inside_it_and_afterwards_not()
 #[test]
 fn b11_spawned_work_of_a_live_attempt_is_admitted_during_the_drain() {
     let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
-    let of = |name: &str, budget: &str| {
-        runtime
-            .contract(name, Policy::pure().claim(budget, 1))
-            .unwrap()
-    };
+    let of = |name: &str, budget: &str| claiming(&runtime, name, budget);
     let (outer, inner) = (of("outer", "a"), of("inner", "b"));
     let keyed = runtime.contract("keyed", Policy::pure()).unwrap();
     let free = runtime.contract("free", Policy::pure()).unwrap();
@@ -400,11 +384,7 @@ fn b11_spawned_work_of_a_live_attempt_is_admitted_during_the_drain() {
 #[test]
 fn b11_any_other_wait_of_a_chain_that_holds_something_is_bounded() {
     let (runtime, clock) = runtime(&[("a", 1), ("b", 1)]);
-    let of = |name: &str, budget: &str| {
-        runtime
-            .contract(name, Policy::pure().claim(budget, 1))
-            .unwrap()
-    };
+    let of = |name: &str, budget: &str| claiming(&runtime, name, budget);
     assert_eq!(runtime.nested_wait(), Duration::from_secs(10));
     let (outer, inner, other) = (of("outer", "a"), of("inner", "b"), of("other", "a"));
     // A budget, then a key held by one who waits for that budget.
@@ -448,9 +428,7 @@ fn b11_a_key_under_backoff_is_waited_for_within_the_bound() {
             Policy::pure().retry(Retry::up_to(2).on_transient().backoff(backoff)),
         )
         .unwrap();
-    let outer = runtime
-        .contract("outer", Policy::pure().claim("a", 1))
-        .unwrap();
+    let outer = claiming(&runtime, "outer", "a");
     let inner = runtime.contract("inner", Policy::pure()).unwrap();
     let mut keyed = keeps.with().key("k");
     let mut pausing = task::spawn(
@@ -518,9 +496,7 @@ fn b11_the_bound_is_set_per_runtime_and_the_earlier_of_two_counts() {
 fn b11_a_caller_that_holds_nothing_bounds_no_wait() {
     let (runtime, clock) = runtime(&[("a", 1)]);
     let free = runtime.contract("free", Policy::pure()).unwrap();
-    let inner = runtime
-        .contract("inner", Policy::pure().claim("a", 1))
-        .unwrap();
+    let inner = claiming(&runtime, "inner", "a");
     let held = assert_ready_ok!(task::spawn(inner.admit()).poll());
     let mut call = task::spawn(free.run(|| async { inner.run(one).await.carry() }));
     assert_pending!(call.poll());
@@ -533,9 +509,7 @@ fn b11_a_caller_that_holds_nothing_bounds_no_wait() {
 #[test]
 fn b11_a_permit_is_outside_the_chain() {
     let (runtime, _) = runtime(&[("a", 1)]);
-    let call = runtime
-        .contract("call", Policy::pure().claim("a", 1))
-        .unwrap();
+    let call = claiming(&runtime, "call", "a");
     let permit = assert_ready_ok!(task::spawn(call.admit()).poll());
     // It waits, as the documentation says: nobody knows that the permit is its own caller's.
     let mut waits = task::spawn(call.run(one));
@@ -568,9 +542,7 @@ fn b11_another_runtimes_budget_of_the_same_name_is_another() {
 fn b11_after_a_pause_too_nobody_waits_for_their_own_chain() {
     let (runtime, clock) = runtime(&[("a", 1), ("b", 1)]);
     let backoff = Backoff::exponential(ms(10)).cap(ms(10));
-    let outer = runtime
-        .contract("outer", Policy::pure().claim("a", 1))
-        .unwrap();
+    let outer = claiming(&runtime, "outer", "a");
     let inner = runtime
         .contract(
             "inner",
@@ -579,9 +551,7 @@ fn b11_after_a_pause_too_nobody_waits_for_their_own_chain() {
                 .retry(Retry::up_to(2).on_transient().backoff(backoff)),
         )
         .unwrap();
-    let both = runtime
-        .contract("both", Policy::pure().claim("b", 1))
-        .unwrap();
+    let both = claiming(&runtime, "both", "b");
     let waiter = Gate::new();
     // While `inner` pauses without its unit of `b`, `both` takes that, inside which `inner` goes on.
     let mut call = task::spawn(outer.run(|| async {
@@ -615,9 +585,7 @@ fn b11_after_a_pause_too_nobody_waits_for_their_own_chain() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn b11_a_call_from_a_blocking_handler_is_refused_too() {
     let runtime = Runtime::builder().resource("a", 1).build().unwrap();
-    let call = runtime
-        .contract("call", Policy::pure().claim("a", 1))
-        .unwrap();
+    let call = claiming(&runtime, "call", "a");
     let inner = call.clone();
     let handle = tokio::runtime::Handle::current();
     let nested: Nested = call
@@ -634,11 +602,7 @@ async fn b11_a_call_from_a_blocking_handler_is_refused_too() {
 #[test]
 fn b11_in_chain_dropped_at_any_poll_loses_nothing() {
     let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
-    let of = |name: &str, budget: &str| {
-        runtime
-            .contract(name, Policy::pure().claim(budget, 1))
-            .unwrap()
-    };
+    let of = |name: &str, budget: &str| claiming(&runtime, name, budget);
     let (outer, inner) = (of("outer", "a"), of("inner", "b"));
     let held = assert_ready_ok!(task::spawn(inner.admit()).poll());
     for polls in 0..3 {
@@ -660,9 +624,7 @@ fn b11_in_chain_dropped_at_any_poll_loses_nothing() {
 #[test]
 fn b11_the_word_uncertain_is_not_said_of_what_never_ran() {
     let (runtime, _) = runtime(&[("a", 1)]);
-    let call = runtime
-        .contract("call", Policy::pure().claim("a", 1))
-        .unwrap();
+    let call = claiming(&runtime, "call", "a");
     let carried = inside(&call, || async {
         let nested = call.run(one).await;
         let failure = call.run(one).await.carry().unwrap_err();
