@@ -141,8 +141,8 @@ impl Refusal {
     }
 
     /// Those the call was made from inside of, the innermost first, where a wait would have been, or was, a wait for
-    /// what may wait for them: in [`CallError::WouldDeadlock`], and where the bound on nested waits ended the wait.
-    /// Otherwise empty.
+    /// what may wait for them: in [`CallError::WouldDeadlock`](crate::CallError::WouldDeadlock), and where the bound on
+    /// nested waits ended the wait. Otherwise empty.
     #[must_use]
     pub fn chain(&self) -> &[Holder] {
         self.chain.as_deref().map_or(&[], |chain| &chain.0)

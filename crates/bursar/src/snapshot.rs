@@ -34,8 +34,8 @@ pub struct Snapshot {
     pub keys: Vec<KeySnapshot>,
     /// Keys that have passed to callers that have not noticed it yet.
     pub keys_unnoticed: u32,
-    /// Every call that has not ended, the oldest first. `None` unless the runtime is
-    /// [exact](crate::RuntimeBuilder::exact).
+    /// Every call that has not ended, the oldest first. `None` unless the runtime is exact: built with
+    /// `RuntimeBuilder::exact`, which the feature `exact` adds.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -187,7 +187,7 @@ pub struct Quantiles {
     pub max: Duration,
 }
 
-/// One call that has not ended, as an [exact](crate::RuntimeBuilder::exact) runtime sees it.
+/// One call that has not ended, as an exact runtime (`RuntimeBuilder::exact`, feature `exact`) sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
