@@ -10,8 +10,9 @@
 //! 2. Nothing stands in the line while the gate is free.
 //! 3. Work whose lane is claimed when its turn comes is set aside in the lane, and returns to its place in the line,
 //!    which is ahead of all that was accepted later, when the claim is free.
-//! 4. Only records in state `Line` or `Aside` are linked in the line or a lane; `Space` in the queue for space.
+//! 4. Only records in state `Line` or `Aside` are linked in the line or a lane; `Space` among those outside.
 //! 5. `waiting` counts the counted records in `Line` and `Aside`; it never exceeds the limit.
+//!    Nothing waits for space whose gate and claim are free: it is granted them as if it had just arrived.
 //! 6. Once closing, no work starts but the last turn, and that when nothing runs and no yielded body is left.
 //! 7. `Closed` is said once the state is dropped and the name is free, so that whoever waits for it finds neither.
 
@@ -21,6 +22,8 @@ use crate::error::CloseReason;
 use crate::line::{Line, Ticket};
 
 mod inner;
+#[cfg(all(test, not(bursar_shuttle)))]
+mod model;
 mod words;
 
 pub(crate) use words::{
@@ -95,7 +98,7 @@ impl<S, J> Gate<S, J> {
             return Received::Start(arrival.job, taken);
         }
         let busy = &mut **self.busy.get_or_insert_with(|| Box::new(Busy::new()));
-        let full = arrival.counted && (busy.waiting >= limit || busy.space.len() > 0);
+        let full = arrival.counted && (busy.waiting >= limit || !busy.space.is_empty());
         if full && space.is_none() {
             return Received::Refused(arrival.job);
         }
@@ -112,7 +115,7 @@ impl<S, J> Gate<S, J> {
             self.seq,
         );
         if full {
-            busy.records.push(&mut busy.space, ticket);
+            busy.keep_out(ticket, arrival.lane);
             return Received::Full(ticket);
         }
         self.line_up(ticket);
@@ -120,13 +123,13 @@ impl<S, J> Gate<S, J> {
     }
 
     /// Waits for the gate itself, to be woken when it is granted.
-    pub(crate) fn wait(&mut self, waker: Waker) -> Ticket {
+    pub(crate) fn wait(&mut self, waker: &mut Option<Waker>) -> Ticket {
         let busy = &mut **self.busy.get_or_insert_with(|| Box::new(Busy::new()));
         self.seq += 1;
         let ticket = busy.records.add(
             Waiter {
                 job: None,
-                waker: Some(waker),
+                waker: waker.take(),
                 lane: None,
                 place: Place::Line,
                 counted: false,
@@ -206,7 +209,7 @@ impl<S, J> Gate<S, J> {
     }
 
     /// What a yielded body waited for has come: it takes the gate if that is free, else it lines up.
-    pub(crate) fn comes_back(&mut self, ticket: Ticket, waker: Waker) -> Come<S> {
+    pub(crate) fn comes_back(&mut self, ticket: Ticket, waker: &mut Option<Waker>) -> Come<S> {
         let held = self.held;
         let Some(busy) = &mut self.busy else {
             return Come::Closed;
@@ -218,21 +221,23 @@ impl<S, J> Gate<S, J> {
             Place::Away if !held => {
                 let lane = waiter.lane;
                 busy.yielded -= 1;
-                drop(busy.records.remove(ticket).waker.take());
-                Come::Taken(self.begin_held(lane))
+                let old = busy.records.remove(ticket).waker;
+                Come::Taken(self.begin_held(lane), old)
             }
             Place::Away => {
                 waiter.place = Place::Line;
-                let old = waiter.waker.replace(waker);
+                std::mem::swap(&mut waiter.waker, waker);
+                self.seq += 1;
+                busy.records.renumber(ticket, self.seq);
                 busy.records.push(&mut busy.line, ticket);
-                Come::Wait(old)
+                Come::Wait
             }
             _ => self.come(ticket, waker),
         }
     }
 
-    /// Whether the grant is there; while it is not, the new waker is kept.
-    pub(crate) fn come(&mut self, ticket: Ticket, waker: Waker) -> Come<S> {
+    /// Whether the grant is there; while it is not, the new waker is kept and the old one handed back.
+    pub(crate) fn come(&mut self, ticket: Ticket, waker: &mut Option<Waker>) -> Come<S> {
         let Some(busy) = &mut self.busy else {
             return Come::Closed;
         };
@@ -244,13 +249,15 @@ impl<S, J> Gate<S, J> {
                 if waiter.resumes {
                     busy.yielded -= 1;
                 }
-                busy.records.remove(ticket);
-                Come::Taken(Taken {
-                    state: self.state.take(),
-                })
+                let old = busy.records.remove(ticket).waker;
+                let state = self.state.take();
+                Come::Taken(Taken { state }, old)
             }
             Place::Closed => Come::Closed,
-            _ => Come::Wait(waiter.waker.replace(waker)),
+            _ => {
+                std::mem::swap(&mut waiter.waker, waker);
+                Come::Wait
+            }
         }
     }
 
@@ -260,14 +267,14 @@ impl<S, J> Gate<S, J> {
         busy.records.get(ticket).map(|waiter| waiter.place)
     }
 
-    /// Keeps another waker for a record, and hands back the old one.
-    pub(crate) fn rewake(&mut self, ticket: Ticket, waker: Waker) -> Option<Waker> {
+    /// As [`place`](Self::place). For what waits for space the new waker is kept, and the old one handed back.
+    pub(crate) fn outside(&mut self, ticket: Ticket, waker: &mut Option<Waker>) -> Option<Place> {
         let busy = self.busy.as_mut()?;
         let waiter = busy.records.get(ticket)?;
-        match waiter.place {
-            Place::Granted | Place::Closed => Some(waker),
-            _ => waiter.waker.replace(waker),
+        if waiter.place == Place::Space {
+            std::mem::swap(&mut waiter.waker, waker);
         }
+        Some(waiter.place)
     }
 
     /// Whoever waited for a grant goes away: a grant passes on, a claim is freed.
@@ -292,8 +299,8 @@ impl<S, J> Gate<S, J> {
         }
     }
 
-    /// Takes back work that has not started. `None` if it has, or is gone.
-    pub(crate) fn cancel(&mut self, ticket: Ticket) -> Option<(J, Effects<S, J>)> {
+    /// Takes back work that has not started, with the waker of whoever waited for space. `None` if it has, or is gone.
+    pub(crate) fn cancel(&mut self, ticket: Ticket) -> Option<(J, Option<Waker>, Effects<S, J>)> {
         let busy = self.busy.as_mut()?;
         busy.records.get(ticket)?.job.as_ref()?;
         let (waiter, woken) = self.withdraw(ticket)?;
@@ -303,7 +310,7 @@ impl<S, J> Gate<S, J> {
         }
         let mut effects = self.next();
         effects.also = woken;
-        waiter.job.map(|job| (job, effects))
+        waiter.job.map(|job| (job, waiter.waker, effects))
     }
 
     /// Opens a lane.
@@ -312,6 +319,7 @@ impl<S, J> Gate<S, J> {
         busy.lanes.insert(Lane {
             claimed: false,
             aside: Line::new(),
+            outside: Line::new(),
         }) as u32
     }
 

@@ -134,6 +134,8 @@ impl<S: Send + 'static> Held<S> {
 
     /// Returns the gate and keeps the claim.
     pub(crate) fn yields(mut self, waker: &Waker) -> Away<S> {
+        // A user's code: a panic in it ends the turn as any.
+        let waker = waker.clone();
         self.gone = true;
         let (state, lane) = (self.state.take(), self.lane.take());
         let ticket = self.strand.yields(state, index(lane.as_ref()), waker);
@@ -215,8 +217,9 @@ impl<S: Send + 'static> Away<S> {
         let came = if self.asked {
             self.strand.come(ticket, cx)
         } else {
+            let waker = cx.waker().clone();
             self.asked = true;
-            self.strand.comes_back(ticket, cx)
+            self.strand.comes_back(ticket, waker)
         };
         came.map(|taken| {
             let taken = taken?;

@@ -4,8 +4,8 @@
 //! 1. A record is linked in at most one line.
 //! 2. A record's sequence number is unique for its strand, so a [`Ticket`] never names another's record, although
 //!    slots are used again.
-//! 3. A line is in order of sequence numbers wherever [`Records::insert`] put a record; [`Records::push`] trusts its
-//!    caller.
+//! 3. A record's place in a line is told by a number of its own, at first its sequence number. A line is in order of these
+//!    numbers: [`Records::insert`] finds the place, [`Records::push`] trusts its caller.
 
 use slab::Slab;
 
@@ -21,6 +21,11 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// Of work that was started at once and has no record.
     pub(crate) const STARTED: Self = Self { slot: NONE, seq: 0 };
+
+    /// Rises from record to record.
+    pub(crate) const fn number(self) -> u64 {
+        self.seq
+    }
 }
 
 /// Records linked in order.
@@ -49,6 +54,8 @@ impl Line {
 struct Record<T> {
     value: T,
     seq: u64,
+    /// Where it belongs in a line.
+    order: u64,
     before: u32,
     after: u32,
 }
@@ -71,6 +78,7 @@ impl<T> Records<T> {
         let slot = self.0.insert(Record {
             value,
             seq,
+            order: seq,
             before: NONE,
             after: NONE,
         }) as u32;
@@ -92,6 +100,11 @@ impl<T> Records<T> {
         })
     }
 
+    /// Gives a record that stands in no line another number.
+    pub(crate) fn renumber(&mut self, ticket: Ticket, order: u64) {
+        self.at(ticket.slot).order = order;
+    }
+
     /// Puts a record that stands in no line at the end of one.
     pub(crate) fn push(&mut self, line: &mut Line, ticket: Ticket) {
         self.link(line, line.tail, NONE, ticket.slot);
@@ -99,8 +112,9 @@ impl<T> Records<T> {
 
     /// Puts a record that stands in no line before the first whose number is higher, searched from the front.
     pub(crate) fn insert(&mut self, line: &mut Line, ticket: Ticket) {
+        let order = self.at(ticket.slot).order;
         let mut after = line.head;
-        while after != NONE && self.at(after).seq < ticket.seq {
+        while after != NONE && self.at(after).order < order {
             after = self.at(after).after;
         }
         let before = match after {

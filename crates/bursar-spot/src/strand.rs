@@ -126,6 +126,7 @@ impl<S: Send + 'static> Strand<S> {
             if let Received::Refused(job) = received {
                 received = self.offer(job, lane, counted, &mut waker);
             }
+            discard(waker);
         }
         match received {
             Received::Start(job, taken) => {
@@ -184,11 +185,12 @@ impl<S: Send + 'static> Strand<S> {
     /// Takes back work that has not started; false if it has, or is gone.
     pub(crate) fn cancel(self: &Arc<Self>, ticket: Ticket) -> bool {
         let cancelled = lock(&self.gate).cancel(ticket);
-        let Some((job, effects)) = cancelled else {
+        let Some((job, waker, effects)) = cancelled else {
             return false;
         };
         self.carry_out(effects);
         discard(job);
+        discard(waker);
         true
     }
 
@@ -196,51 +198,51 @@ impl<S: Send + 'static> Strand<S> {
         lock(&self.gate).place(ticket)
     }
 
-    pub(crate) fn rewake(&self, ticket: Ticket, waker: &Waker) {
-        let waker = waker.clone();
-        let old = lock(&self.gate).rewake(ticket, waker);
-        drop(old);
+    /// As `place`, for whoever waits for space: meanwhile this waker is kept.
+    pub(crate) fn outside(&self, ticket: Ticket, waker: &Waker) -> Option<Place> {
+        let mut waker = Some(waker.clone());
+        let place = lock(&self.gate).outside(ticket, &mut waker);
+        discard(waker);
+        place
     }
 
     /// Waits for the gate itself. `Err` with what is held, if it has come free; `Ok(None)` once the Spot has closed.
     pub(crate) fn wait(&self, waker: &Waker) -> Result<Option<Ticket>, Option<Box<S>>> {
-        let waker = waker.clone();
+        let mut waker = Some(waker.clone());
         let mut gate = lock(&self.gate);
-        if gate.phase() != Phase::Open || !self.common.shared.admits() {
-            drop(gate);
-            return Ok(None);
-        }
-        let taken = gate.take(None);
-        let waits = match taken {
-            Some(taken) => Err(taken.state),
-            None => Ok(Some(gate.wait(waker))),
+        let waits = if gate.phase() != Phase::Open || !self.common.shared.admits() {
+            Ok(None)
+        } else {
+            match gate.take(None) {
+                Some(taken) => Err(taken.state),
+                None => Ok(Some(gate.wait(&mut waker))),
+            }
         };
         drop(gate);
-        self.common.shared.noted();
+        discard(waker);
+        if !matches!(waits, Ok(None)) {
+            self.common.shared.noted();
+        }
         waits
     }
 
     pub(crate) fn come(&self, ticket: Ticket, cx: &mut Context<'_>) -> Poll<Option<Taken<S>>> {
-        let waker = cx.waker().clone();
-        let come = lock(&self.gate).come(ticket, waker);
-        settle(come)
+        let mut waker = Some(cx.waker().clone());
+        let come = lock(&self.gate).come(ticket, &mut waker);
+        settle(come, waker)
     }
 
-    /// What a yielded body waited for has come.
-    pub(crate) fn comes_back(
-        &self,
-        ticket: Ticket,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Taken<S>>> {
-        let waker = cx.waker().clone();
-        let come = lock(&self.gate).comes_back(ticket, waker);
-        settle(come)
+    /// What a yielded body waited for has come. `waker` is the body's.
+    pub(crate) fn comes_back(&self, ticket: Ticket, waker: Waker) -> Poll<Option<Taken<S>>> {
+        let mut waker = Some(waker);
+        let come = lock(&self.gate).comes_back(ticket, &mut waker);
+        settle(come, waker)
     }
 
     pub(crate) fn quit(self: &Arc<Self>, ticket: Ticket) {
         let (waker, effects) = lock(&self.gate).quit(ticket);
         self.carry_out(effects);
-        drop(waker);
+        discard(waker);
         if self.common.shared.is_stopping() {
             self.tell_drain();
         }
@@ -268,9 +270,8 @@ impl<S: Send + 'static> Strand<S> {
         self: &Arc<Self>,
         state: Option<Box<S>>,
         lane: LaneIndex,
-        waker: &Waker,
+        waker: Waker,
     ) -> Ticket {
-        let waker = waker.clone();
         let (ticket, effects) = lock(&self.gate).yields(state, lane, waker);
         self.carry_out(effects);
         ticket
@@ -370,14 +371,16 @@ impl<S: Send + 'static> Strand<S> {
     }
 }
 
-fn settle<S>(come: Come<S>) -> Poll<Option<Taken<S>>> {
+/// What is left of wakers goes here, after the lock: a panic in one must not lose what has come.
+fn settle<S>(come: Come<S>, waker: Option<Waker>) -> Poll<Option<Taken<S>>> {
+    discard(waker);
     match come {
-        Come::Taken(taken) => Poll::Ready(Some(taken)),
-        Come::Closed => Poll::Ready(None),
-        Come::Wait(old) => {
-            drop(old);
-            Poll::Pending
+        Come::Taken(taken, old) => {
+            discard(old);
+            Poll::Ready(Some(taken))
         }
+        Come::Closed => Poll::Ready(None),
+        Come::Wait => Poll::Pending,
     }
 }
 

@@ -111,8 +111,7 @@ impl Space {
 
     fn poll<S: Send + 'static>(&mut self, to: Target<'_, S>, cx: &mut Context<'_>) -> Poll<Waits> {
         let strand = to.strand;
-        strand.rewake(self.ticket, cx.waker());
-        match strand.place(self.ticket) {
+        match strand.outside(self.ticket, cx.waker()) {
             Some(Place::Space) => {}
             Some(Place::Closed) => {
                 strand.quit(self.ticket);

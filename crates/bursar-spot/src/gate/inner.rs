@@ -67,12 +67,20 @@ impl<S, J> Gate<S, J> {
     }
 
     /// Frees a lane's claim. What was set aside first returns to the line; in a lane with a gate of its own it is what
-    /// comes next.
+    /// comes next, and if there is none, what waits for space.
     pub(super) fn unclaim(&mut self, lane: LaneIndex) -> Option<Ticket> {
-        let (lane, busy) = (lane?, self.busy.as_mut()?);
-        let lane = &mut busy.lanes[lane as usize];
+        let (index, busy) = (lane?, self.busy.as_mut()?);
+        let lane = &mut busy.lanes[index as usize];
         lane.claimed = false;
-        let first = busy.records.head(&lane.aside)?;
+        let Some(first) = busy.records.head(&lane.aside) else {
+            if self.shared {
+                return None;
+            }
+            let first = busy.first_outside(Some(index))?;
+            busy.let_in(first, Some(index));
+            busy.lanes[index as usize].claimed = true;
+            return Some(first);
+        };
         busy.records.unlink(&mut lane.aside, first);
         if !self.shared {
             lane.claimed = true;
@@ -112,7 +120,8 @@ impl<S, J> Gate<S, J> {
         }
     }
 
-    /// Grants the gate, if it is free, to the first in line whose claim is free too.
+    /// Grants the gate, if it is free, to the first in line whose claim is free too, and if there is none, to the first
+    /// such that waits for space.
     pub(super) fn next(&mut self) -> Effects<S, J> {
         while !self.held {
             let Some(busy) = &mut self.busy else { break };
@@ -143,7 +152,31 @@ impl<S, J> Gate<S, J> {
                 None => return self.grant(ticket),
             }
         }
-        self.settle()
+        match self.outsider() {
+            Some(ticket) => self.grant(ticket),
+            None => self.settle(),
+        }
+    }
+
+    /// Takes out the first that waits for space and needs nothing but the gate, if that is free.
+    fn outsider(&mut self) -> Option<Ticket> {
+        if self.held {
+            return None;
+        }
+        let busy = self.busy.as_mut()?;
+        let lanes = &busy.lanes;
+        let free = |lane: &LaneIndex| lane.is_none_or(|lane| !lanes[lane as usize].claimed);
+        let lane = if self.shared {
+            *busy.space.values().find(|lane| free(lane))?
+        } else {
+            None
+        };
+        let first = busy.first_outside(lane)?;
+        busy.let_in(first, lane);
+        if let Some(lane) = lane {
+            busy.lanes[lane as usize].claimed = true;
+        }
+        Some(first)
     }
 
     /// Grants to a record that stands in no line any more, its claim being held.
@@ -157,6 +190,8 @@ impl<S, J> Gate<S, J> {
             return Effects::NONE;
         };
         let (lane, counted) = (waiter.lane, waiter.counted);
+        let outside = waiter.place == Place::Space;
+        let accepted = if outside { waiter.waker.take() } else { None };
         let uses_gate = self.shared || lane.is_none();
         self.held |= uses_gate;
         let next = match waiter.job.take() {
@@ -172,7 +207,11 @@ impl<S, J> Gate<S, J> {
                 }
             }
         };
-        let woken = if counted { self.make_room() } else { None };
+        let woken = match outside {
+            true => accepted,
+            false if counted => self.make_room(),
+            false => None,
+        };
         Effects {
             next,
             woken,
@@ -184,8 +223,11 @@ impl<S, J> Gate<S, J> {
     pub(super) fn make_room(&mut self) -> Option<Waker> {
         let busy = self.busy.as_mut()?;
         busy.waiting -= 1;
-        let first = busy.records.head(&busy.space)?;
-        busy.records.unlink(&mut busy.space, first);
+        let lane = *busy.space.first_key_value()?.1;
+        let first = busy.first_outside(lane)?;
+        busy.let_in(first, lane);
+        self.seq += 1;
+        busy.records.renumber(first, self.seq);
         let waker = busy
             .records
             .get(first)

@@ -1,5 +1,6 @@
 //! The words of a gate: what it keeps of whom, and what it tells its caller to do.
 
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 use slab::Slab;
@@ -57,6 +58,8 @@ pub(super) struct Waiter<J> {
 pub(super) struct Lane {
     pub(super) claimed: bool,
     pub(super) aside: Line,
+    /// Its records that wait for space.
+    pub(super) outside: Line,
 }
 
 /// What only a Spot with waiters, lanes or a closer needs.
@@ -64,7 +67,10 @@ pub(super) struct Lane {
 pub(super) struct Busy<J> {
     pub(super) records: Records<Waiter<J>>,
     pub(super) line: Line,
-    pub(super) space: Line,
+    /// The Spot's own records that wait for space.
+    pub(super) outside: Line,
+    /// Where records wait for space, by the number of the first there.
+    pub(super) space: BTreeMap<u64, LaneIndex>,
     pub(super) lanes: Slab<Lane>,
     pub(super) waiting: u32,
     /// Records of yielded bodies, wherever they stand.
@@ -77,11 +83,48 @@ impl<J> Busy<J> {
         Self {
             records: Records::new(),
             line: Line::new(),
-            space: Line::new(),
+            outside: Line::new(),
+            space: BTreeMap::new(),
             lanes: Slab::new(),
             waiting: 0,
             yielded: 0,
             closers: Vec::new(),
+        }
+    }
+
+    /// Those of a lane that wait for space.
+    fn outside(&mut self, lane: LaneIndex) -> (&mut Records<Waiter<J>>, &mut Line) {
+        let line = match lane {
+            None => &mut self.outside,
+            Some(lane) => &mut self.lanes[lane as usize].outside,
+        };
+        (&mut self.records, line)
+    }
+
+    /// The first of a lane that waits for space.
+    pub(super) fn first_outside(&mut self, lane: LaneIndex) -> Option<Ticket> {
+        let (records, line) = self.outside(lane);
+        records.head(line)
+    }
+
+    /// A new record waits for space.
+    pub(super) fn keep_out(&mut self, ticket: Ticket, lane: LaneIndex) {
+        let (records, line) = self.outside(lane);
+        records.push(line, ticket);
+        if line.len() == 1 {
+            self.space.insert(ticket.number(), lane);
+        }
+    }
+
+    /// A record waits for space no more.
+    pub(super) fn let_in(&mut self, ticket: Ticket, lane: LaneIndex) {
+        let (records, line) = self.outside(lane);
+        records.unlink(line, ticket);
+        let first = records.head(line);
+        if self.space.remove(&ticket.number()).is_some() {
+            if let Some(first) = first {
+                self.space.insert(first.number(), lane);
+            }
         }
     }
 
@@ -90,7 +133,7 @@ impl<J> Busy<J> {
         let waiter = self.records.get(ticket)?;
         let (place, lane) = (waiter.place, waiter.lane);
         match (place, lane) {
-            (Place::Space, _) => self.records.unlink(&mut self.space, ticket),
+            (Place::Space, lane) => self.let_in(ticket, lane),
             (Place::Line, _) => self.records.unlink(&mut self.line, ticket),
             (Place::Aside, Some(lane)) => {
                 self.records
@@ -186,9 +229,9 @@ pub(crate) enum Received<S, J> {
 /// What who waits for a grant finds.
 #[derive(Debug)]
 pub(crate) enum Come<S> {
-    Taken(Taken<S>),
-    /// Not yet; the waker this one replaced.
-    Wait(Option<Waker>),
+    /// And the waker that waited for it.
+    Taken(Taken<S>, Option<Waker>),
+    Wait,
     Closed,
 }
 
