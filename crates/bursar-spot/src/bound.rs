@@ -33,6 +33,11 @@ impl Bound {
         seam::holds_something().then(|| Self::of(shared.nested_wait))
     }
 
+    /// Whether it has been found passed.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.passed
+    }
+
     /// Ready once it has passed, counted from the first time this is asked.
     pub(crate) fn poll(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<()> {
         if self.passed {

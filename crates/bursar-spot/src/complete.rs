@@ -17,12 +17,13 @@ use bursar::seam::{Chain, CompleteTurn, Services, Standing, YieldTurn};
 use pin_project_lite::pin_project;
 
 use crate::actor::ActorTurn;
-use crate::body::{Nobody, Queued};
+use crate::body::{Answer, Ended, Queued};
 use crate::closing::ClosingTurn;
 use crate::frame;
 use crate::held::{Held, Lane};
 use crate::kind::{Kind, SharedGate};
 use crate::line::Ticket;
+use crate::shared::Shared;
 use crate::strand::{BoxJob, Strand, discard};
 use crate::turn::Turn;
 
@@ -43,7 +44,7 @@ pub(crate) fn on_complete<S, F, C, W>(
     let owed = Owed {
         ticket: strand.owe(),
         strand: Arc::clone(strand),
-        kept: false,
+        handed_in: false,
     };
     if owed.ticket.is_none() {
         discard((owed, future, callback));
@@ -59,16 +60,27 @@ pub(crate) fn on_complete<S, F, C, W>(
     shared.exec.spawn(completion).detach();
 }
 
-/// A completion to come, counted as lost unless it is kept.
+/// A completion to come, counted as lost unless its callback is handed in.
 struct Owed<S: Send + 'static> {
     ticket: Option<Ticket>,
     strand: Arc<Strand<S>>,
-    kept: bool,
+    handed_in: bool,
+}
+
+/// A callback that was handed in is counted as lost if it never begins.
+struct Lost(Arc<Shared>);
+
+impl Answer<()> for Lost {
+    fn answer(&mut self, ended: Result<(), Ended>) {
+        if let Err(Ended::Closed(false)) = ended {
+            self.0.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl<S: Send + 'static> Drop for Owed<S> {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.handed_in {
             let lost = &self.strand.common.shared.lost;
             lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -127,10 +139,13 @@ where
         if let Some(callback) = this.callback.take() {
             let lane = this.lane.take();
             let index = lane.as_ref().map(|lane| lane.index());
-            let exec = &strand.common.shared.exec;
-            let work = move |held| callback(held, out);
-            let job: BoxJob<S> = Box::pin(Queued::new(exec, lane, Chain::default(), work, Nobody));
-            this.owed.kept = strand.resume(job, index).is_some();
+            let shared = &strand.common.shared;
+            let (work, lost) = (move |held| callback(held, out), Lost(Arc::clone(shared)));
+            let queued = Queued::new(&shared.exec, lane, Chain::default(), work, lost);
+            let job: BoxJob<S> = Box::pin(queued);
+            // Turned away or not, from here on it counts itself.
+            let _turn = strand.resume(job, index);
+            this.owed.handed_in = true;
         }
         Poll::Ready(())
     }

@@ -24,6 +24,34 @@ impl Core {
         }
         members
     }
+
+    /// Whether some Spot is busy, looked at one after the other.
+    fn is_busy(&self) -> bool {
+        let known = lock(&self.busy).clone();
+        if known.is_some_and(|member| !member.idle()) {
+            return true;
+        }
+        let busy = self.members().into_iter().find(|member| !member.idle());
+        let found = busy.is_some();
+        let before = std::mem::replace(&mut *lock(&self.busy), busy);
+        drop(before);
+        found
+    }
+
+    /// Begins to close every Spot there is. They come back with how many they are, and how many lost work by it;
+    /// without `all`, those alone that had not begun to close are counted.
+    fn close_all(&self, all: bool) -> (Vec<Arc<dyn Member>>, usize, usize) {
+        let members = self.members();
+        let (mut closed, mut cut_short) = (0, 0);
+        for member in &members {
+            let idle = member.idle();
+            if Arc::clone(member).close(CloseReason::HostShutdown) || all {
+                closed += 1;
+                cut_short += usize::from(!idle);
+            }
+        }
+        (members, closed, cut_short)
+    }
 }
 
 impl DrainMember for Core {
@@ -34,15 +62,17 @@ impl DrainMember for Core {
     }
 
     fn is_idle(&self) -> bool {
-        let known = lock(&self.busy).clone();
-        if known.is_some_and(|member| !member.idle()) {
-            return false;
+        let drain = &self.common.shared.drain;
+        loop {
+            let before = drain.late();
+            if self.is_busy() {
+                return false;
+            }
+            // What was looked at early may have taken work in from what was looked at late.
+            if drain.late() == before {
+                return true;
+            }
         }
-        let busy = self.members().into_iter().find(|member| !member.idle());
-        let idle = busy.is_none();
-        let before = std::mem::replace(&mut *lock(&self.busy), busy);
-        drop(before);
-        idle
     }
 
     fn report(&self) -> Vec<Drained> {
@@ -130,20 +160,22 @@ impl Host {
             end.poll(shared, cx)
         })
         .await;
-        let mut members = core.members();
-        let (closed, mut cut_short) = (members.len(), 0);
-        for member in &members {
-            cut_short += usize::from(!member.idle());
-            Arc::clone(member).close(CloseReason::HostShutdown);
+        let (mut members, mut closed, mut cut_short) = core.close_all(true);
+        while !members.is_empty() && !end.has_passed() {
+            poll_fn(|cx| {
+                members.retain(|member| member.poll_closed(cx).is_pending());
+                if members.is_empty() {
+                    return Poll::Ready(());
+                }
+                end.poll(shared, cx)
+            })
+            .await;
+            // A last turn may have made another Spot.
+            let (others, more, lost) = core.close_all(false);
+            members = others;
+            closed += more;
+            cut_short += lost;
         }
-        poll_fn(|cx| {
-            members.retain(|member| member.poll_closed(cx).is_pending());
-            if members.is_empty() {
-                return Poll::Ready(());
-            }
-            end.poll(shared, cx)
-        })
-        .await;
         shared.workers.close();
         let mut ended = pin!(shared.workers.ended());
         poll_fn(|cx| match ended.as_mut().poll(cx) {
@@ -163,5 +195,96 @@ impl Host {
             working,
             runtime,
         })
+    }
+}
+
+#[cfg(all(test, not(bursar_shuttle)))]
+mod tests {
+    use std::any::Any;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Context;
+
+    use super::*;
+    use crate::host::Kin;
+    use crate::snapshot::SpotSnapshot;
+
+    /// Idle but for work it was handed; while it is looked at it hands its own on, and is idle then.
+    struct Hands {
+        busy: AtomicBool,
+        to: Option<Arc<Hands>>,
+        host: Host,
+    }
+
+    impl Member for Hands {
+        fn name(&self) -> &str {
+            "hands"
+        }
+
+        fn close(self: Arc<Self>, _: CloseReason) -> bool {
+            false
+        }
+
+        fn poll_closed(&self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Ready(())
+        }
+
+        fn idle(&self) -> bool {
+            if let Some(to) = &self.to {
+                if self.busy.swap(false, Ordering::Relaxed) {
+                    to.busy.store(true, Ordering::Relaxed);
+                    self.host.core.common.shared.noted();
+                }
+            }
+            !self.busy.load(Ordering::Relaxed)
+        }
+
+        fn is_kept_above(&self) -> bool {
+            false
+        }
+
+        fn figures(&self) -> (u32, u32, u32) {
+            (0, 0, 0)
+        }
+
+        fn end_timers(self: Arc<Self>) {}
+
+        fn snapshot(&self) -> SpotSnapshot {
+            unreachable!("nobody asks")
+        }
+
+        fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+            self
+        }
+    }
+
+    struct Family(Vec<Arc<Hands>>);
+
+    impl Kin for Family {
+        fn name(&self) -> &str {
+            "family"
+        }
+
+        fn members(&self) -> Vec<Arc<dyn Member>> {
+            let all = self.0.iter().cloned();
+            all.map(|member| -> Arc<dyn Member> { member }).collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn f11_work_handed_on_between_two_looks_is_seen() {
+        let runtime = bursar::Runtime::builder().resource("unit", 1).build();
+        let host = Host::new(&runtime.expect("the budget is right"));
+        let hands = |busy, to| {
+            let (busy, host) = (AtomicBool::new(busy), host.clone());
+            Arc::new(Hands { busy, to, host })
+        };
+        let first = hands(false, None);
+        let second = hands(true, Some(Arc::clone(&first)));
+        let family = Family(vec![Arc::clone(&first), second]);
+        lock(&host.core.families).push(Arc::new(family));
+        host.core.stop();
+        assert!(!host.core.is_idle());
+        first.busy.store(false, Ordering::Relaxed);
+        assert!(host.core.is_idle());
     }
 }

@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use bursar::{Clock, Timer};
 
+use crate::strand::discard;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What a moment belongs to.
@@ -146,7 +147,7 @@ impl Moments {
         state.driver = Driver::Closed;
         let armed = std::mem::take(&mut state.armed);
         drop(state);
-        drop(armed);
+        discard(armed);
         drop(Nudge(waker));
     }
 

@@ -97,12 +97,11 @@ impl<S: Send + 'static> Held<S> {
     /// What the body stands in, to be entered around its polls.
     pub(crate) fn standing(&self) -> Standing {
         let home = self.strand.common.shared.home;
-        Standing::new(Some(home), self.body, self.gate(), self.claim())
+        Standing::new(Some(home), self.body, Some(self.gate()), self.claim())
     }
 
-    fn gate(&self) -> Option<HoldId> {
-        let held = self.lane.is_none() || self.strand.is_shared();
-        held.then_some(self.strand.hold)
+    fn gate(&self) -> HoldId {
+        self.strand.gate_of(self.lane.as_ref())
     }
 
     fn claim(&self) -> Option<HoldId> {
@@ -115,7 +114,7 @@ impl<S: Send + 'static> Held<S> {
     }
 
     pub(crate) fn holds_again(&self) {
-        seam::regate(self.body, self.gate(), self.claim());
+        seam::regate(self.body, Some(self.gate()), self.claim());
     }
 
     pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
@@ -172,6 +171,8 @@ impl<S: Send + 'static> Drop for Held<S> {
             }));
             return;
         }
+        // A body may outlive its turn, and then asks as any.
+        seam::regate(self.body, None, None);
         let panicked = self.panicked || std::thread::panicking();
         if self.strand.common.close_on_panic && panicked {
             self.strand.close(CloseReason::Panicked);

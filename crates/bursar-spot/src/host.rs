@@ -9,7 +9,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bursar::Runtime;
-use bursar::seam::{HoldId, holds};
 
 use crate::bound::Bound;
 use crate::due::Moments;
@@ -35,7 +34,8 @@ pub(crate) trait Member: Send + Sync {
     fn close(self: Arc<Self>, reason: CloseReason) -> bool;
     fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()>;
     fn idle(&self) -> bool;
-    fn hold(&self) -> HoldId;
+    /// Whether whoever asks would wait for itself if it waited for this Spot to end.
+    fn is_kept_above(&self) -> bool;
     /// Turns that run, work that waits for one, and yielded bodies.
     fn figures(&self) -> (u32, u32, u32);
     /// Ends its timers.
@@ -61,8 +61,8 @@ impl<S: Send + 'static> Member for Strand<S> {
         self.look(|gate| gate.idle())
     }
 
-    fn hold(&self) -> HoldId {
-        self.hold
+    fn is_kept_above(&self) -> bool {
+        Self::is_kept_above(self)
     }
 
     fn figures(&self) -> (u32, u32, u32) {
@@ -287,7 +287,7 @@ impl Host {
     /// Makes a Spot.
     ///
     /// # Errors
-    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): the name is empty, or taken by a Spot that has not ended.
+    /// As for [`SpotBuilder::create`].
     pub fn create<S: Send + 'static>(&self, name: &str, state: S) -> Result<Spot<S>, SpotError> {
         self.spot(name).create(state)
     }
@@ -297,7 +297,7 @@ impl Host {
     ///
     /// # Errors
     /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): the name is empty, or that of a Spot of another type or
-    /// kind.
+    /// kind, or of one that is closing and whose turn asks.
     ///
     /// # Cancel safety
     /// Nothing is lost when it is dropped.
@@ -348,7 +348,7 @@ impl Host {
     ///
     /// # Errors
     /// [`NotConfigured`](SpotErrorKind::NotConfigured): there is no such Spot.
-    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): awaited by a turn that holds its gate; nothing closes
+    /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): awaited by a turn of it that has not yielded; nothing closes
     /// then. [`DeadlineExceeded`](SpotErrorKind::DeadlineExceeded): the asker holds something that others may wait for,
     /// and it took longer than its runtime's nested wait; it goes on closing.
     ///
@@ -364,18 +364,23 @@ impl Host {
 
 /// Closes a Spot and waits until its last turn has ended.
 pub(crate) async fn close(shared: &Shared, member: &Arc<dyn Member>) -> Result<(), SpotError> {
-    if holds(member.hold()) {
-        return Err(
-            SpotError::new(SpotErrorKind::InvalidOperation, Member::name(&**member))
-                .saying("a turn that holds its gate cannot wait for it to close"),
-        );
-    }
+    not_from_within(&**member)?;
     Arc::clone(member).close(CloseReason::ExplicitClose);
     wait_closed(shared, &**member).await
 }
 
+/// A Spot ends after all its turns.
+fn not_from_within(member: &dyn Member) -> Result<(), SpotError> {
+    if member.is_kept_above() {
+        let error = SpotError::new(SpotErrorKind::InvalidOperation, Member::name(member));
+        return Err(error.saying("a turn of it cannot wait for it to close"));
+    }
+    Ok(())
+}
+
 /// Waits until a Spot has ended, within the bound of the asker's chain.
 pub(crate) async fn wait_closed(shared: &Shared, member: &dyn Member) -> Result<(), SpotError> {
+    not_from_within(member)?;
     let mut bound = Bound::of_chain(shared);
     poll_fn(|cx| {
         if member.poll_closed(cx).is_ready() {

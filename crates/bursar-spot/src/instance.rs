@@ -79,15 +79,14 @@ impl<S: Send + 'static> Family<S> {
         if let Some(strand) = self.spots.find(id) {
             return Ok(strand);
         }
-        if !self.common.shared.admits() {
-            return Err(SpotError::new(SpotErrorKind::ShuttingDown, id));
-        }
         let make = || {
             let (common, hooks) = (Arc::clone(&self.common), self.hooks.clone());
-            Strand::new(id.into(), common, hooks, true, None)
+            let admits = common.shared.admits();
+            admits.then(|| Strand::new(id.into(), common, hooks, true, None))
         };
         match self.spots.find_or_insert(id, make) {
-            Err(found) => Ok(found),
+            Err(Some(found)) => Ok(found),
+            Err(None) => Err(SpotError::new(SpotErrorKind::ShuttingDown, id)),
             Ok(made) => {
                 self.common.shared.noted();
                 self.activate(&made);

@@ -108,6 +108,7 @@ impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
     ///
     /// # Errors
     /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): the name is empty, or taken by a Spot that has not ended.
+    /// [`ShuttingDown`](SpotErrorKind::ShuttingDown): the host takes nothing in any more, but from live turns.
     pub fn create(self, state: S) -> Result<Spot<S, K>, SpotError> {
         let invalid = |why: &str| {
             Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name).saying(why))
@@ -127,9 +128,11 @@ impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
         let hooks = self.options.hooks.map(Arc::new);
         let strand = Strand::new(self.name.clone(), common, hooks, shared::<K>(), Some(state));
         let member: Arc<dyn Member> = strand.clone();
-        match core.spots.find_or_insert(&self.name, || member) {
+        let make = || core.common.shared.admits().then_some(member);
+        match core.spots.find_or_insert(&self.name, make) {
             Ok(_) => Ok(Spot::new(strand)),
-            Err(_) => Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name)
+            Err(None) => Err(SpotError::new(SpotErrorKind::ShuttingDown, &self.name)),
+            Err(Some(_)) => Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name)
                 .saying("the name is taken by a Spot that has not ended")),
         }
     }

@@ -48,14 +48,19 @@ impl<M: Named> Registry<M> {
         table.find(hash, |entry| entry.name() == name).cloned()
     }
 
-    /// Keeps what `make` makes, unless the name is taken: then what has it. `make` runs under the lock.
-    pub(crate) fn find_or_insert(&self, name: &str, make: impl FnOnce() -> M) -> Result<M, M> {
+    /// Keeps what `make` makes, unless the name is taken: then what has it. `make` runs under the lock: if it refuses to
+    /// make anything because of what happened before somebody looked at [`all`](Self::all), they have seen all there is.
+    pub(crate) fn find_or_insert(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Option<M>,
+    ) -> Result<M, Option<M>> {
         let (shard, hash) = self.shard(name);
         let mut table = lock(shard);
         if let Some(found) = table.find(hash, |entry| entry.name() == name) {
-            return Err(found.clone());
+            return Err(Some(found.clone()));
         }
-        let made = make();
+        let made = make().ok_or(None)?;
         let hasher = |entry: &M| self.hasher.hash_one(entry.name());
         table.insert_unique(hash, made.clone(), hasher);
         Ok(made)

@@ -40,6 +40,8 @@ pub(crate) type Service = Arc<dyn Any + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Drain {
     stopping: AtomicBool,
+    /// How often work was taken in since then.
+    late: AtomicU64,
     membership: OnceLock<Membership>,
     waiting: Mutex<Vec<Waker>>,
 }
@@ -53,6 +55,11 @@ impl Drain {
 
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Whoever looks at all Spots has seen them idle at once if this is the same before and after.
+    pub(crate) fn late(&self) -> u64 {
+        self.late.load(Ordering::SeqCst)
     }
 
     /// Wakes `waker` when some Spot has become idle.
@@ -81,6 +88,8 @@ impl Shared {
     #[inline]
     pub(crate) fn noted(&self) {
         if self.is_stopping() {
+            // Before the live work that asked can end.
+            self.drain.late.fetch_add(1, Ordering::SeqCst);
             if let Some(membership) = self.drain.membership.get() {
                 membership.note_late();
             }

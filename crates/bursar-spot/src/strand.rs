@@ -41,7 +41,8 @@ pub(crate) struct Strand<S: Send + 'static> {
     pub(crate) name: Box<str>,
     /// Names its gate in chains.
     pub(crate) hold: HoldId,
-    shared: bool,
+    /// Names the Spot in the chains of lanes that have gates of their own. `None` where all share one.
+    apart: Option<HoldId>,
     hooks: Option<Arc<Hooks<S>>>,
     pub(crate) beside: Beside<S>,
     /// Why it never came to have a state, if it did not.
@@ -62,7 +63,7 @@ impl<S: Send + 'static> Strand<S> {
             common,
             name,
             hold: HoldId::unique(),
-            shared,
+            apart: (!shared).then(HoldId::unique),
             hooks,
             beside: Beside::new(),
             failure: OnceLock::new(),
@@ -108,7 +109,21 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Whether lanes share the Spot's gate.
     pub(crate) fn is_shared(&self) -> bool {
-        self.shared
+        self.apart.is_none()
+    }
+
+    /// What a turn of the lane holds beside the lane's claim: the gate, or without it a part of a Spot that cannot end
+    /// before the turn does.
+    pub(crate) fn gate_of(&self, lane: Option<&Arc<Lane<S>>>) -> HoldId {
+        match lane {
+            Some(_) => self.apart.unwrap_or(self.hold),
+            None => self.hold,
+        }
+    }
+
+    /// Whether whoever asks would wait for itself if it waited for this Spot to end.
+    pub(crate) fn is_kept_above(&self) -> bool {
+        seam::holds(self.hold) || self.apart.is_some_and(seam::holds)
     }
 
     /// Hands work in: it is started, kept for its turn, or told to wait for space.

@@ -89,7 +89,8 @@ impl Workers {
 
     /// Fires the cancellation of all work handed in here or within, and refuses more.
     pub(crate) fn close(&self) {
-        self.scope.cancel();
+        // It wakes: a panic of a waker has been reported by the hook, and whoever closes goes on.
+        let _reported = catch_unwind(AssertUnwindSafe(|| self.scope.cancel()));
     }
 
     /// Completes once all work of the host has really ended; to be awaited once nothing hands in more.

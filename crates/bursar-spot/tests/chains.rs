@@ -67,6 +67,31 @@ async fn f7_a_yielding_turn_may_ask_its_own_spot_and_a_send_to_itself_runs_after
     );
 }
 
+/// The turn ends, and the body goes on.
+#[tokio::test]
+async fn f7_a_body_whose_turn_has_ended_may_ask_its_own_spot() {
+    let (_host, spot, _) = log("s");
+    let actor = spot.actor(());
+    for (way, suspends) in (0..3).flat_map(|way| [false, true].map(|suspends| (way, suspends))) {
+        let (own, same) = (spot.clone(), actor.clone());
+        let asked = actor.request(move |turn| async move {
+            if suspends {
+                tokio::task::yield_now().await;
+            }
+            match way {
+                0 => drop(turn),
+                1 => drop(turn.yield_on(async {})),
+                _ => step(turn.yield_on(std::future::pending::<()>())).pending(),
+            }
+            same.request(|_turn| async {}).await?;
+            own.request(|mut turn| async move { turn.state().push("asked") })
+                .await
+        });
+        asked.await.unwrap().unwrap();
+    }
+    assert_eq!(*spot.enter().await.unwrap().state(), ["asked"; 6]);
+}
+
 /// A asks B, which asks A.
 async fn round(yields: bool) -> (Result<(), SpotError>, Log) {
     let (host, a, _) = log("a");

@@ -89,6 +89,29 @@ async fn f10_a_completion_whose_spot_has_closed_is_dropped_and_counted() {
 }
 
 #[tokio::test]
+async fn f10_a_callback_that_a_close_finds_in_the_line_is_counted_as_lost() {
+    let (host, spot, _) = log("s");
+    let seen = Shared::default();
+    let (door, word) = (Door::new(), seen.clone());
+    let inner = door.clone();
+    let mut running = step(spot.request(move |turn| async move {
+        turn.on_complete(async {}, move |_turn, ()| async move { word.push("never") });
+        inner.pass().await;
+        drop(turn);
+    }));
+    running.pending();
+    settle().await;
+    let mut close = step(host.close("s"));
+    close.pending();
+    assert_eq!(host.lost_completions(), 1);
+    door.open();
+    settle().await;
+    running.ready().unwrap();
+    close.ready().unwrap();
+    assert_eq!((host.lost_completions(), seen.read()), (1, Log::new()));
+}
+
+#[tokio::test]
 async fn f10_a_completion_whose_future_panics_is_lost_alone() {
     let (host, spot, _) = log("s");
     spot.request(|turn| async move {

@@ -267,3 +267,34 @@ async fn f11_no_message_is_lost_to_an_eviction() {
     assert_eq!(report.cut_short, 0);
     assert_eq!(total.load(Ordering::Relaxed), 4_000);
 }
+
+/// Its next incarnation begins when this one has ended.
+#[tokio::test]
+async fn f11_a_turn_of_a_closing_instance_does_not_wait_for_the_next_one() {
+    let (host, ..) = host();
+    let (seen, door) = (Shared::default(), Door::new());
+    door.open();
+    let (family, made) = family(&host, &seen, &door);
+    let spot = family.at("seven");
+    let (begin, own) = (Door::new(), spot.clone());
+    let inner = begin.clone();
+    let mut asks = step(spot.request(move |turn| async move {
+        inner.pass().await;
+        let requested = step(own.request(|_turn| async {})).ready();
+        let sent = step(own.send(|_turn| async {})).ready();
+        let closed = step(own.close()).ready();
+        drop(turn);
+        [requested, sent, closed].map(Result::unwrap_err)
+    }));
+    asks.pending();
+    settle().await;
+    let mut close = step(spot.close());
+    close.pending();
+    begin.open();
+    settle().await;
+    for refused in asks.ready().unwrap() {
+        assert_eq!(refused.kind(), SpotErrorKind::InvalidOperation);
+    }
+    close.ready().unwrap();
+    assert_eq!(made.load(Ordering::Relaxed), 1);
+}

@@ -4,8 +4,8 @@
 
 mod common;
 
-use bursar_spot::{ActorTurn, PerActor};
-use common::{Door, Log, Shared, host, log, settle, step};
+use bursar_spot::{ActorTurn, PerActor, Schedule, SpotErrorKind};
+use common::{Door, Log, Shared, host, log, ms, settle, step};
 
 #[tokio::test]
 async fn f5_all_of_a_spot_wide_spot_shares_one_gate_in_order_of_arrival() {
@@ -188,4 +188,47 @@ async fn f5_lanes_hold_under_load() {
         assert_eq!(asker.await.unwrap(), 1_000);
     }
     assert_eq!(*wide.enter().await.unwrap().state(), 8_000);
+}
+
+#[tokio::test]
+async fn f11_no_turn_of_a_per_actor_spot_waits_for_its_own_spot_to_close() {
+    let (host, _, clock) = host();
+    let spot = host.spot("s").kind::<PerActor>().create(()).unwrap();
+    let own = host.clone();
+    let refused = spot
+        .actor(())
+        .request(move |turn| async move {
+            let refused = step(own.close("s")).ready();
+            drop(turn);
+            refused
+        })
+        .await
+        .unwrap();
+    assert_eq!(refused.unwrap_err().kind(), SpotErrorKind::InvalidOperation);
+    let (own, seen) = (host.clone(), Shared::default());
+    let log = seen.clone();
+    spot.timer("t", Schedule::once(ms(1)), move |turn, _tick| {
+        let (own, log) = (own.clone(), log.clone());
+        async move {
+            let refused = step(own.close("s")).ready();
+            assert_eq!(refused.unwrap_err().kind(), SpotErrorKind::InvalidOperation);
+            log.push("refused");
+            drop(turn);
+        }
+    })
+    .unwrap();
+    settle().await;
+    clock.advance(ms(1));
+    settle().await;
+    assert_eq!(seen.read(), ["refused"]);
+    // An actor may ask the Spot, which has another gate; and a body may wait once its turn has ended.
+    let (own, other) = (host.clone(), spot.clone());
+    let actor = spot.actor(());
+    let closed = actor.request(move |turn| async move {
+        other.request(|_turn| async {}).await?;
+        drop(turn);
+        own.close("s").await
+    });
+    assert!(spot.is_open());
+    closed.await.unwrap().unwrap();
 }

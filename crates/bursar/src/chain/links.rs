@@ -347,16 +347,24 @@ impl Drop for Stood<'_> {
 }
 
 /// What a body holds is `gate` and `claim` from now on: without the gate when it has returned it, with neither when its
-/// turn ends before it. Called from inside its poll.
+/// turn ends before it. Called from inside its poll; elsewhere it does nothing.
+#[inline]
 pub fn regate(body: u64, gate: Option<HoldId>, claim: Option<HoldId>) {
     let id = body | TURN;
     let (gate, claim) = (raw(gate), raw(claim));
-    TOP.with(|top| {
-        if top.engine.get() != 0 && top.id.get() == id {
+    let done = TOP.with(|top| {
+        let engine = top.engine.get();
+        let own = engine != 0 && top.id.get() == id;
+        if own {
             top.first.set(gate);
             top.second.set(claim);
         }
+        // Nothing is below nothing, and nothing of this body is below it.
+        engine == 0 || own && engine & CAPTURED == 0
     });
+    if done {
+        return;
+    }
     let _done = deep(|deep| {
         for words in &mut deep.frames {
             if words.id == id {
