@@ -219,6 +219,9 @@ impl<S: Send + 'static, A: Send + 'static, K: SharedGate> ActorTurn<S, A, K> {
     /// Returns the gate while `future` waits and takes it back in a new turn; see [`Turn::yield_on`](crate::Turn::yield_on).
     /// The actor's claim is kept: its next work starts after this turn has ended.
     ///
+    /// # Panics
+    /// As there.
+    ///
     /// # Cancel safety
     /// Dropping this future ends the turn and frees the claim.
     pub async fn yield_on<F: Future>(self, future: F) -> (Self, F::Output) {

@@ -9,6 +9,7 @@
 //!    no chain, no span and no task-local of whoever ended the turn before it.
 //! 2. Neither starting nor dropping work recurses: what becomes due meanwhile joins the thread's list.
 //! 3. At most [`BATCH`] pieces of work are started in one poll; the rest become tasks.
+//! 4. At most [`DEEPEST`] bodies are polled one inside the other's poll; what goes deeper is started as due work.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,6 +26,9 @@ use crate::sync::{get, replace, thread_local};
 
 /// How much due work one poll starts. Fewer than 16 cost three to four times as much a turn.
 const BATCH: usize = 64;
+
+/// How deep requests that yielding turns wait for are polled where their requesters stand.
+const DEEPEST: u32 = 16;
 
 /// Work that holds what it needs: its first poll begins a turn.
 pub(crate) trait Start: Future<Output = ()> + Send {
@@ -74,6 +78,7 @@ enum Mode {
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Outside) };
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
     static BODY: Cell<BodyId> = const { Cell::new(0) };
     static MAKING: Cell<BodyId> = const { Cell::new(0) };
     static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
@@ -204,6 +209,28 @@ pub(crate) fn within<T>(body: BodyId, poll: impl FnOnce() -> T) -> (T, bool) {
     let abandoned = get(&ABANDONED);
     drop(leave);
     (out, abandoned)
+}
+
+/// Whether a body may be polled where its requester stands.
+#[inline]
+pub(crate) fn may_descend() -> bool {
+    get(&DEPTH) < DEEPEST
+}
+
+/// Polls a body where its requester stands.
+#[inline]
+pub(crate) fn descend<T>(poll: impl FnOnce() -> T) -> T {
+    struct Leave(u32);
+
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            replace(&DEPTH, self.0);
+        }
+    }
+
+    let depth = get(&DEPTH);
+    let _leave = Leave(replace(&DEPTH, depth + 1));
+    poll()
 }
 
 /// Asks for the body around this poll to be abandoned; false if that is not the one named.

@@ -241,6 +241,10 @@ impl<S: Send + 'static> Away<S> {
     pub(crate) fn body(&self) -> BodyId {
         self.body
     }
+
+    pub(crate) fn strand(&self) -> &Arc<Strand<S>> {
+        &self.strand
+    }
 }
 
 impl<S: Send + 'static> Drop for Away<S> {

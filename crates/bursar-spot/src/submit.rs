@@ -208,7 +208,7 @@ where
         }
         let exec = &to.strand.common.shared.exec;
         let nested = holds_something();
-        if !nested && exec.is_current() {
+        if !nested && frame::may_descend() && exec.is_current() {
             if let Some(held) = to.strand.take(to.lane) {
                 return self.inline(make, held);
             }
@@ -225,7 +225,7 @@ where
         let mut body = Box::pin(Body::ready(make, held));
         // A first poll without a waker is always followed by one with the task's.
         let mut cx = Context::from_waker(Waker::noop());
-        match body.as_mut().poll_in(Whose::Requesters, &mut cx) {
+        match frame::descend(|| body.as_mut().poll_in(Whose::Requesters, &mut cx)) {
             Poll::Ready(ended) => Poll::Ready(self.to.ended(ended)),
             Poll::Pending => {
                 let tie = body.as_mut().tie();

@@ -88,6 +88,9 @@ impl<S: Send + 'static, K: Kind> Turn<S, K> {
     /// [`InvalidOperation`](SpotErrorKind::InvalidOperation), with the turn, if this turn has no shared gate to give
     /// back. `future` has not been polled then.
     ///
+    /// # Panics
+    /// As [`yield_on`](Turn::yield_on).
+    ///
     /// # Cancel safety
     /// Dropping this future ends the turn.
     pub async fn try_yield_on<F: Future>(
@@ -113,6 +116,11 @@ impl<S: Send + 'static, K: SharedGate> Turn<S, K> {
     ///
     /// The turn goes in by value: nothing borrowed from its state lives across the wait, and the state that comes back
     /// may have changed.
+    ///
+    /// If the Spot closes meanwhile the body is dropped.
+    ///
+    /// # Panics
+    /// If the Spot closes meanwhile, and the turn was taken out of its body into some other task, there.
     ///
     /// # Cancel safety
     /// Dropping this future ends the turn.
@@ -187,9 +195,16 @@ impl<O, S: Send + 'static> Yielding<O, S> {
         match came {
             Poll::Ready(Some(held)) => Poll::Ready(held),
             Poll::Ready(None) => {
-                // The Spot closed. Inside its own body it goes with that; elsewhere nothing is left to wait for.
-                if !frame::abandon(away.body()) {
+                // The Spot closed. Inside its own body it goes with that.
+                let (spot, inside) = (away.strand(), frame::abandon(away.body()));
+                if !inside {
+                    let spot = Arc::clone(spot);
                     self.away = None;
+                    // Elsewhere there is no other way to end what waits for a turn that never comes.
+                    panic!(
+                        "Spot {:?} closed while a turn of it had yielded outside of its body",
+                        spot.name
+                    );
                 }
                 Poll::Pending
             }

@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bursar::{Classify, Policy};
@@ -308,4 +312,46 @@ async fn f7_the_chain_reaches_through_tasks_and_calls() {
         .await
         .unwrap();
     assert_eq!(kind(&result), SpotErrorKind::InvalidOperation);
+}
+
+type Asking = std::pin::Pin<Box<dyn Future<Output = usize> + Send>>;
+
+/// Each Spot asks the next, having yielded.
+fn descend(spots: Arc<[Spot<()>]>, at: usize, deepest: Arc<AtomicUsize>) -> Asking {
+    thread_local! {
+        static DEPTH: Cell<usize> = const { Cell::new(0) };
+    }
+    Box::pin(async move {
+        let Some(spot) = spots.get(at).cloned() else {
+            return 0;
+        };
+        let asked = spot.request(move |turn| async move {
+            let mut next = descend(spots, at + 1, Arc::clone(&deepest));
+            let next = poll_fn(|cx| {
+                let depth = DEPTH.with(|depth| depth.replace(depth.get() + 1)) + 1;
+                deepest.fetch_max(depth, Ordering::Relaxed);
+                let polled = next.as_mut().poll(cx);
+                DEPTH.with(|depth| depth.set(depth.get() - 1));
+                polled
+            });
+            turn.yield_on(next).await.1 + 1
+        });
+        asked.await.unwrap()
+    })
+}
+
+#[tokio::test]
+async fn f13_yielding_turns_that_ask_one_another_nest_no_deeper_than_bounded() {
+    const SPOTS: usize = 500;
+    let (host, ..) = host();
+    let spots: Arc<[_]> = (0..SPOTS)
+        .map(|number| host.create(&number.to_string(), ()).unwrap())
+        .collect();
+    let deepest = Arc::new(AtomicUsize::new(0));
+    let asked = descend(spots, 0, Arc::clone(&deepest)).await;
+    assert_eq!(asked, SPOTS);
+    assert!(
+        (2..=32).contains(&deepest.load(Ordering::Relaxed)),
+        "{deepest:?}"
+    );
 }

@@ -1,5 +1,10 @@
 //! Giving the gate back while waiting.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test takes a turn to another task"
+)]
+
 mod common;
 
 use std::future::{pending, ready};
@@ -223,4 +228,22 @@ async fn f3_what_is_waited_for_is_dropped_before_the_claim_is_free() {
     settle().await;
     next.ready().unwrap();
     assert_eq!(seen.read(), ["dropped", "next"]);
+}
+
+/// There is no body to drop it with.
+#[tokio::test]
+async fn f11_a_yield_outside_of_its_body_panics_when_its_spot_closes() {
+    let (host, spot, _) = log("s");
+    let moved = spot.request(|turn: Turn<Log>| async move {
+        let elsewhere = tokio::spawn(async move {
+            turn.yield_on(pending::<()>()).await;
+        });
+        (elsewhere,)
+    });
+    let (elsewhere,) = moved.await.unwrap();
+    settle().await;
+    host.close("s").await.unwrap();
+    let said = elsewhere.await.unwrap_err().into_panic();
+    let said = said.downcast::<String>().unwrap();
+    assert!(said.contains("Spot \"s\" closed"), "{said}");
 }
