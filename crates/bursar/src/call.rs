@@ -358,7 +358,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 let poke = engine.keys.leave(hold, slot, &self.plan.counters);
                 engine.lifecycle.tell(poke);
                 if !self.bare() {
-                    self.plan.counters.finished();
+                    self.count_end();
                 }
             }
             (Stage::AtBudget, Some(slot)) => {

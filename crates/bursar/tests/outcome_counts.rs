@@ -4,7 +4,7 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bursar::{Backoff, Contract, Failure, Outcomes, Policy, Pure, Retry, Runtime};
+use bursar::{Backoff, Carry, Contract, Failure, Outcomes, Policy, Pure, Retry, Runtime};
 use common::room::Room;
 use common::{Error, Gate, Script, Stepped, assert_idle, counts, ms, receive, runtime};
 use tokio_test::task::spawn;
@@ -169,6 +169,35 @@ fn e2_refused_at_the_gate_a_call_has_no_outcome() {
     assert_ready_err!(spawn(load.run(seven)).poll());
     let of = counts(&runtime, "load");
     assert_eq!((of.rejected, of.outcomes), (1, Outcomes::default()));
+}
+
+/// Past the stop a call that waits for its key holds a place where the drain finds it, and ends by giving that back.
+#[test]
+fn e2_a_nested_call_that_leaves_the_queue_of_its_key_during_a_drain_never_ran() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let outer = runtime.contract("outer", Policy::pure()).unwrap();
+    let inner = runtime.contract("inner", Policy::pure()).unwrap();
+    let gate = Gate::default();
+    let mut with = inner.with().key("k");
+    let mut holder = spawn(with.run(|_| std::future::pending::<Result<(), Failure<Error>>>()));
+    assert_pending!(holder.poll());
+    let mut call = spawn(outer.run(|| async {
+        gate.wait().await;
+        inner.with().key("k").run(|_| seven()).await.carry()
+    }));
+    assert_pending!(call.poll());
+    let mut shutdown = spawn(runtime.shutdown());
+    assert_pending!(shutdown.poll());
+    gate.open();
+    assert_pending!(call.poll());
+    assert_eq!(runtime.snapshot().operations[1].waiting, 1);
+    drop(call);
+    assert_eq!(runtime.snapshot().operations[1].waiting, 0);
+    drop(holder);
+    assert_ready_ok!(shutdown.poll());
+    let of = counts(&runtime, "inner");
+    assert_eq!(eight(&of.outcomes), [0, 0, 0, 0, 0, 1, 1, 0]);
+    assert_idle(&runtime);
 }
 
 #[test]
