@@ -2,18 +2,19 @@
 //!
 //! It knows no waker, no lock and no future. A call is a row of plain fields, a queue is a list of ids, and each method
 //! follows the clauses named beside it: admission.rs, chain.rs, attempts.rs, retries.rs and drain.rs are the contract,
-//! script.rs is what is done to it. Where the contract leaves a choice open the comment says "open".
+//! picture.rs is what can be read of it, script.rs is what is done to it. Where the contract leaves a choice open the comment says "open".
 
 mod admission;
 mod attempts;
 mod chain;
 mod drain;
+mod picture;
 mod retries;
 mod script;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bursar::{EndedBy, Outcome};
+use bursar::{EndedBy, Outcome, Outcomes};
 
 use crate::scenario::{
     Answer, Config, Counts, Ends, Event, Failed, Id, Move, Op, Reading, Spec, Word,
@@ -31,6 +32,8 @@ pub struct Model {
     calls: BTreeMap<Id, Call>,
     drains: BTreeMap<Id, Drain>,
     counts: Vec<Counts>,
+    /// Calls that had to wait, and what became of those that ended.
+    became: Vec<(u64, Outcomes)>,
     /// Of each operation, from the stop on (D5); `running` is not kept.
     ends: Vec<Ends>,
     /// What each retry budget has left, in hundredths of a retry; that of all operations together comes last.
@@ -67,7 +70,11 @@ struct Call {
     key_held: bool,
     /// How many of the operation's claims are held.
     claims_held: usize,
+    /// It has stood in a queue, and has held everything.
+    waited: bool,
+    started: bool,
     finished: bool,
+    became: Became,
     /// Its wait began as a part of live work.
     inside: bool,
     /// It was let past the stop as a part of live work, and goes on though that has ended.
@@ -113,6 +120,16 @@ enum Stage {
     /// Its permit is held.
     Permit,
     Over,
+}
+
+/// What becomes of a call that has started, should it end now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Became {
+    #[default]
+    Dropped,
+    Success,
+    Failed(Outcome),
+    Panicked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +179,7 @@ impl Model {
             calls: BTreeMap::new(),
             drains: BTreeMap::new(),
             counts: vec![Counts::default(); config.operations.len()],
+            became: vec![Default::default(); config.operations.len()],
             ends: vec![Ends::default(); config.operations.len()],
             left: retries.map(|of| u64::from(of.burst) * 100).collect(),
             drawn: 0,
@@ -187,6 +205,8 @@ impl Model {
             counts: self.counts.clone(),
             budgets: budgets.collect(),
             keys: self.keys.len(),
+            became: self.became.clone(),
+            picture: self.picture(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! them when they are polled (puppet.rs); calls are made through the handle that their spec names (caller.rs).
 
 mod caller;
+mod picture;
 mod puppet;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use bursar::{Clock, DrainReport, ManualClock, Permit, RetryBudget, Runtime, ShutdownError};
 
 use self::caller::{Ended, budget_name, call, operation};
+use self::picture::picture;
 use self::puppet::{Scripted, Stage};
 use crate::draws::SEED;
 use crate::scenario::{Config, Counts, Ends, Event, Id, Reading, Retries, Step};
@@ -130,6 +132,7 @@ impl Real {
             retried: of.retried,
             denied: of.denied,
         });
+        let became = stats.operations.iter().map(|of| (of.waited, of.outcomes));
         let budgets = stats.budgets.iter();
         Reading {
             counts: counts.collect(),
@@ -137,6 +140,8 @@ impl Real {
                 .map(|of| (of.capacity, of.in_use, of.waiting as usize))
                 .collect(),
             keys: stats.keys,
+            became: became.collect(),
+            picture: picture(&self.stage.runtime.snapshot()),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing here decides anything. Times are milliseconds from the beginning of the scenario.
 
-use bursar::{Effect, EndedBy, Outcome};
+use bursar::{Effect, EndedBy, Outcome, Outcomes, Phase};
 
 /// Names a call or a drain. Never used twice in a scenario, so that steps may be left out of it.
 pub type Id = u8;
@@ -263,4 +263,42 @@ pub struct Reading {
     /// Of each budget: capacity, units in use, calls waiting.
     pub budgets: Vec<(u32, u32, usize)>,
     pub keys: usize,
+    /// Of each operation: calls that had to wait, and what became of those that ended.
+    pub became: Vec<(u64, Outcomes)>,
+    pub picture: Picture,
+}
+
+/// What a snapshot adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    pub phase: Phase,
+    /// Of each operation: calls that wait, execute, and pause.
+    pub standing: Vec<(u64, u64, u64)>,
+    pub budgets: Vec<Holdings>,
+    /// In order.
+    pub keys: Vec<HeldKey>,
+    pub keys_unnoticed: u32,
+}
+
+/// One budget's holders and waiters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    pub owed: u32,
+    pub unnoticed: u32,
+    /// Operation, calls, units; the largest share first.
+    pub holders: Vec<(usize, u32, u32)>,
+    pub queue: Vec<Run>,
+}
+
+/// Calls of one operation in a row in a queue, and the units that each waits for.
+pub type Run = (usize, u32, u32);
+
+/// One key: its space and itself, who holds it, and who waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeldKey {
+    pub space: Option<u8>,
+    pub key: u8,
+    pub holder: usize,
+    pub waiting: u32,
+    pub queue: Vec<Run>,
 }

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use bursar::{EndedBy, Outcome};
 
 use super::chain::May;
-use super::{Model, Polled, Stage, Wait};
+use super::{Became, Model, Polled, Stage, Wait};
 use crate::scenario::{Answer, Event, Failed, Form, Id, Kind, Place};
 
 /// B11's bound where the runtime is told of no other.
@@ -104,9 +104,11 @@ impl Model {
             return self.attempt(id);
         }
         self.counts(id).started += 1;
+        self.call(id).started = true;
         self.earn(id);
         if self.calls[&id].spec.form == Form::Admit {
             self.call(id).stage = Stage::Permit;
+            self.call(id).became = Became::Success;
             return Polled::Ready(Answer::Permit);
         }
         self.attempt(id)
@@ -127,9 +129,12 @@ impl Model {
         let longest = self.op(id).max_wait.into_iter().chain(nested).min();
         let until = longest.map(|longest| self.now + longest);
         let call = self.call(id);
+        let first = !std::mem::replace(&mut call.waited, true) && !call.started;
         call.stage = stage;
         call.inside = call.late || call.parent.is_some();
         call.wait_until = call.wait_until.or(until);
+        let operation = call.spec.operation;
+        self.became[operation].0 += u64::from(first);
         Polled::Pending
     }
 
@@ -139,7 +144,7 @@ impl Model {
         self.stopping && !call.late && call.parent.is_none()
     }
 
-    /// Open: past the stop, what live work lets in stays in.
+    /// D1: what is let past the stop as a part of live work stays in.
     pub(super) fn let_in(&mut self, id: Id) {
         let stopping = self.stopping;
         let call = self.call(id);
@@ -272,14 +277,27 @@ impl Model {
         }
     }
 
-    /// E1, D5.
+    /// E1, E2, D5.
     pub(super) fn finish(&mut self, id: Id) {
         let call = self.call(id);
         if std::mem::replace(&mut call.finished, true) {
             return;
         }
         let (operation, withdrawn) = (call.spec.operation, call.withdrawn);
+        let (started, became) = (call.started, call.became);
         self.counts[operation].finished += 1;
+        let of = &mut self.became[operation].1;
+        *match became {
+            _ if !started => &mut of.never_ran,
+            Became::Dropped => &mut of.dropped,
+            Became::Panicked => &mut of.panicked,
+            Became::Success => &mut of.success,
+            Became::Failed(Outcome::Transient) => &mut of.transient,
+            Became::Failed(Outcome::Permanent) => &mut of.permanent,
+            Became::Failed(Outcome::Throttled) => &mut of.throttled,
+            Became::Failed(Outcome::Uncertain) => &mut of.uncertain,
+            Became::Failed(_) => unreachable!("an error has one of four outcomes"),
+        } += 1;
         if self.stopping {
             self.ends[operation].withdrawn += u64::from(withdrawn);
             self.ends[operation].ended += u64::from(!withdrawn);

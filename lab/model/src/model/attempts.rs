@@ -2,7 +2,7 @@
 
 use bursar::{EndedBy, Outcome};
 
-use super::{Call, Failure, Model, Polled, Said, Stage};
+use super::{Became, Call, Failure, Model, Polled, Said, Stage};
 use crate::scenario::{Answer, Failed, Form, Id, Kind, Word};
 
 impl Model {
@@ -81,8 +81,10 @@ impl Model {
         self.drop_handler(id);
         if self.calls[&id].spec.form == Form::Held {
             self.call(id).stage = Stage::Permit;
+            self.call(id).became = Became::Success;
             return Polled::Ready(Answer::Held);
         }
+        self.call(id).became = Became::Success;
         self.end(id);
         Polled::Ready(Answer::Value)
     }
@@ -90,6 +92,7 @@ impl Model {
     /// C9.
     fn panicked(&mut self, id: Id) -> Polled {
         self.drop_handler(id);
+        self.call(id).became = Became::Panicked;
         self.end(id);
         Polled::Panicked
     }
@@ -154,6 +157,12 @@ impl Model {
 
     /// C1: the last failure, with what kept the next attempt from starting beside it.
     pub(super) fn error(&mut self, id: Id, failure: Failure, gone: Option<EndedBy>) -> Polled {
+        let call = self.call(id);
+        let outcome = match call.uncertain {
+            true => Outcome::Uncertain,
+            false => failure.outcome,
+        };
+        call.became = Became::Failed(outcome);
         self.end(id);
         let call = &self.calls[&id];
         let kind = match failure.cut {
@@ -163,11 +172,7 @@ impl Model {
         };
         Polled::Ready(Answer::Error(Failed {
             kind,
-            outcome: if call.uncertain {
-                Outcome::Uncertain
-            } else {
-                failure.outcome
-            },
+            outcome,
             attempts: call.attempts,
             ended_by: gone.or(failure.cut),
             said: failure.said,

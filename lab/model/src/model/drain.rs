@@ -29,7 +29,7 @@ impl Model {
     /// holds something, once it has seen it.
     fn stop(&mut self) {
         self.stopping = true;
-        // Open: a wait that began inside live work stays a part of it, though the attempt that left it behind has ended.
+        // A wait that began inside live work stays a part of it, though the attempt that left it behind has ended.
         let outside = |call: &Call| !call.inside;
         for id in self.ids(|call| outside(call) && call.waits()) {
             self.leave_queue(id);

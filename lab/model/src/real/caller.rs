@@ -22,8 +22,8 @@ pub(super) fn budget_name(at: usize) -> &'static str {
     NAMES[at]
 }
 
-/// Budgets and operations have the same names.
-fn at_of(name: &str) -> usize {
+/// Budgets, operations and key spaces have the same names.
+pub(super) fn at_of(name: &str) -> usize {
     let at = NAMES.iter().position(|of| *of == name);
     at.unwrap_or(usize::MAX)
 }
@@ -36,6 +36,14 @@ fn key_of(key: u8) -> Key {
         2 => Key::from("a key longer than is held inline"),
         _ => Key::from(u64::from(key)),
     }
+}
+
+/// What [`key_of`] has made, as text.
+pub(super) fn key_as(text: &str) -> u8 {
+    let made = [1, 2]
+        .into_iter()
+        .find(|key| key_of(*key) == Key::from(text));
+    made.or_else(|| text.parse().ok()).unwrap_or(0)
 }
 
 pub(super) fn operation(runtime: &Runtime, at: usize, op: &Op) -> Operation<Input, Puppeteer> {
