@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::list::Mutant;
-use crate::switches::{SUPPORT, Switched, switch};
+use crate::switches::{self, Switched, switch};
 
 /// What came of building.
 #[derive(Debug, Default)]
@@ -20,14 +20,13 @@ pub struct Built {
     pub programs: Vec<Program>,
 }
 
-/// A test program.
+/// A program of tests.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub name: String,
     pub path: PathBuf,
     /// Where its tests expect to run.
     pub directory: PathBuf,
-    pub arguments: &'static [&'static str],
 }
 
 pub const LIBRARY: &str = "crates/bursar/src/lib.rs";
@@ -37,12 +36,7 @@ const NOT_ASKED: [&str; 2] = ["ui", "auto_traits"];
 
 /// # Errors
 /// The tree does not build for a reason that is no mutant's.
-pub fn build(
-    repository: &Path,
-    tree: &Path,
-    mutants: &[Mutant],
-    quick: bool,
-) -> Result<Built, String> {
+pub fn build(repository: &Path, tree: &Path, mutants: &[Mutant]) -> Result<Built, String> {
     let mut files: BTreeMap<&str, Vec<(u32, &Mutant)>> = BTreeMap::new();
     // It answers what the switches ask, though it has no mutant itself.
     files.insert(LIBRARY, Vec::new());
@@ -59,15 +53,10 @@ pub fn build(
     }
     let mut built = Built::default();
     // First the library alone: the compiler stops at the first kind of fault it finds, and this is quick.
-    let tests: &[&str] = if quick {
-        &["test", "--no-run", "--lib", "--test", "slice"]
-    } else {
-        &["test", "--no-run", "--lib", "--tests"]
-    };
-    for arguments in [&["check", "--lib"][..], tests] {
+    for step in [LIBRARY_ALONE, TESTS] {
         loop {
-            let switched = write(tree, &files, &originals, &mut built)?;
-            let (refused, programs) = compile(tree, arguments)?;
+            let switched = write(tree, &files, &originals, mutants.len(), &mut built)?;
+            let (refused, programs) = compile(tree, step)?;
             if refused.is_empty() {
                 built.programs = programs;
                 break;
@@ -90,7 +79,7 @@ pub fn build(
     Ok(built)
 }
 
-/// The narrow places between threads, under shuttle's schedules: for those that no test program notices.
+/// The narrow places between threads, under shuttle's schedules.
 ///
 /// # Errors
 /// It does not build, though the test programs did.
@@ -118,7 +107,6 @@ pub fn schedules(tree: &Path) -> Result<Program, String> {
         name: "schedules".to_owned(),
         path: target.join("release/chaos"),
         directory: tree.to_owned(),
-        arguments: &["--executions", "20000"],
     })
 }
 
@@ -128,17 +116,18 @@ fn write<'f>(
     tree: &Path,
     files: &BTreeMap<&'f str, Vec<(u32, &Mutant)>>,
     originals: &BTreeMap<&str, String>,
+    mutants: usize,
     built: &mut Built,
 ) -> Result<Written<'f>, String> {
     let mut written = BTreeMap::new();
-    for (file, mutants) in files {
+    for (file, of) in files {
         let out = |number: &u32| built.unviable.contains(number) || built.without.contains(number);
-        let left: Vec<_> = mutants.iter().filter(|of| !out(&of.0)).copied().collect();
+        let left: Vec<_> = of.iter().filter(|of| !out(&of.0)).copied().collect();
         let switched = switch(&originals[file], &left).map_err(|why| format!("{file}: {why}"))?;
         built.without.extend(&switched.without);
         let mut text = switched.text.clone();
         if *file == LIBRARY {
-            text += SUPPORT;
+            text += &switches::support(mutants);
         }
         write_if_new(&tree.join(file), text.as_bytes()).map_err(|why| format!("{file}: {why}"))?;
         written.insert(*file, switched);
@@ -160,15 +149,17 @@ pub fn write_if_new(path: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::write(path, text)
 }
 
+/// With everything that features add: what a feature that is off puts in its place is empty.
+const LIBRARY_ALONE: &[&str] = &["check", "--lib", "-p", "bursar", "--all-features"];
+#[rustfmt::skip]
+const TESTS: &[&str] = &[
+    "test", "--no-run", "--lib", "--tests", "-p", "bursar", "-p", "model", "-p", "chaos", "--all-features",
+];
+
 /// Errors, or the test programs.
 fn compile(tree: &Path, arguments: &[&str]) -> Result<(Vec<Value>, Vec<Program>), String> {
-    let packages: &[&str] = match arguments[0] {
-        "check" => &["-p", "bursar"],
-        _ => &["-p", "bursar", "-p", "model"],
-    };
     let output = Command::new("cargo")
         .args(arguments)
-        .args(packages)
         .args(["--locked", "--message-format", "json"])
         .current_dir(tree)
         .env("RUSTFLAGS", "-Awarnings")
@@ -194,7 +185,6 @@ fn compile(tree: &Path, arguments: &[&str]) -> Result<(Vec<Value>, Vec<Program>)
                 name: name.to_owned(),
                 path: path.into(),
                 directory: directory.to_owned(),
-                arguments: &["-q"],
             });
         }
     }
@@ -228,7 +218,7 @@ fn blame(error: &Value, switched: &Written<'_>, built: &mut Built) -> Result<(),
             // An alternative's own text names one mutant; what asks names all that stand behind it.
             for (place, number) in &hit {
                 let several = of.places.iter().filter(|other| other.0 == *place).count() > 1;
-                let asks = several || of.text[place.clone()].contains("mutants_active");
+                let asks = several || of.text[place.clone()].contains(switches::ASKS);
                 if asks {
                     built.without.insert(*number);
                 } else {

@@ -1,27 +1,35 @@
 //! Judges every mutant that cargo-mutants makes of the core.
 //!
 //! cargo-mutants builds each mutant on its own, which takes most of a day. Here all of them are put into one copy of the
-//! tree, each behind a switch (switches.rs), those that do not compile are left out (build.rs), and the core's test programs,
-//! the model's and shuttle's schedules are run once for each (judge.rs), until one notices.
+//! tree, each behind a switch (switches.rs), and those that do not compile are left out (build.rs). Every test of the core, the
+//! model's and chaos's slices and shuttle's scenarios run once without a mutant, which tells how long each takes and which
+//! mutants it comes to (cases.rs). Then a mutant is judged by the tests that come to it, one after another, until one notices
+//! (judge.rs). Verdicts are kept (journal.rs): a run that was interrupted goes on.
 //!
-//! `mutants [--jobs N] [--quick] [--only TEXT] [--number N,..]`: those whose names hold TEXT, or those with these numbers; with
-//! `--quick` only the core's unit tests and the model are asked.
+//! `mutants [--jobs N] [--only TEXT] [--number N,..]`: those whose names hold TEXT, or those with these numbers, and then
+//! without what was kept.
 //!
 //! A survivor that no test could notice stands in `equivalent.tsv` with the reason; any other makes the run fail.
 
 #![forbid(unsafe_code)]
 
 mod build;
+mod cases;
+mod journal;
 mod judge;
 mod list;
+mod process;
 mod switches;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use cases::Case;
+use indicatif::{ProgressBar, ProgressStyle};
+use journal::Journal;
 use judge::Verdict;
 use list::Mutant;
 
@@ -40,7 +48,12 @@ struct Asked {
     jobs: usize,
     only: String,
     numbers: Vec<u32>,
-    quick: bool,
+}
+
+impl Asked {
+    fn all(&self) -> bool {
+        self.only.is_empty() && self.numbers.is_empty()
+    }
 }
 
 fn asked() -> Result<Asked, String> {
@@ -48,14 +61,9 @@ fn asked() -> Result<Asked, String> {
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         only: String::new(),
         numbers: Vec::new(),
-        quick: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        if argument == "--quick" {
-            asked.quick = true;
-            continue;
-        }
         let value = arguments.next().unwrap_or_default();
         match argument.as_str() {
             "--jobs" => asked.jobs = value.parse().map_err(|_| "--jobs takes a number")?,
@@ -64,9 +72,7 @@ fn asked() -> Result<Asked, String> {
                 asked.numbers = value.split(',').filter_map(|of| of.parse().ok()).collect()
             }
             _ => {
-                return Err(
-                    "usage: mutants [--jobs N] [--quick] [--only TEXT] [--number N,..]".to_owned(),
-                );
+                return Err("usage: mutants [--jobs N] [--only TEXT] [--number N,..]".to_owned());
             }
         }
     }
@@ -78,10 +84,15 @@ fn run() -> Result<bool, String> {
     let began = Instant::now();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mutants = list::list(&repository)?;
-    let tree = copy(&repository, &mutants)?;
+    let work = std::env::var_os("MUTANTS_DIR").map_or_else(
+        || std::env::temp_dir().join("bursar-mutants"),
+        PathBuf::from,
+    );
+    let tree = work.join("tree");
+    let fingerprint = copy(&repository, &work, &mutants)?;
     let names = names(&mutants);
     eprintln!("{} mutants in {}", mutants.len(), tree.display());
-    let built = build::build(&repository, &tree, &mutants, asked.quick)?;
+    let built = build::build(&repository, &tree, &mutants)?;
     let wanted = |number: &u32| {
         let name = &names[*number as usize - 1];
         name.contains(&asked.only) && (asked.numbers.is_empty() || asked.numbers.contains(number))
@@ -97,55 +108,103 @@ fn run() -> Result<bool, String> {
         built.without.len(),
         viable.len()
     );
-    let mut programs = judge::in_order(built.programs)?;
-    if !asked.quick {
-        // Last, since it takes longest; what it tells apart no test on one thread does.
-        programs.extend(judge::in_order(vec![build::schedules(&tree)?])?);
-    }
-    let verdicts: Mutex<BTreeMap<u32, Verdict>> = Mutex::default();
-    judge::all(&programs, &viable, asked.jobs, |number, verdict| {
-        println!("{number}\t{verdict:?}\t{}", names[number as usize - 1]);
-        let mut verdicts = verdicts.lock().unwrap_or_else(|broken| broken.into_inner());
-        verdicts.insert(number, verdict.clone());
+    let cases = cases(&built.programs, &tree, &work)?;
+    let journal = asked
+        .all()
+        .then(|| Journal::open(&work.join("journal.tsv"), &fingerprint))
+        .transpose()?;
+    let known = journal
+        .as_ref()
+        .map(|of| of.known.clone())
+        .unwrap_or_default();
+    let left: Vec<u32> = viable
+        .iter()
+        .filter(|number| !known.contains_key(number))
+        .copied()
+        .collect();
+    eprintln!("{} of them are left", left.len());
+    let verdicts = Mutex::new(known);
+    let bar = bar(left.len());
+    judge::all(&cases, &left, asked.jobs, |number, verdict| {
+        bar.suspend(|| println!("{number}\t{verdict}\t{}", mutants[number as usize - 1].name));
+        bar.inc(1);
+        if let Some(journal) = &journal {
+            journal.note(number, &verdict)?;
+        }
+        let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts.insert(number, verdict);
+        Ok(())
     })?;
+    bar.finish_and_clear();
     let verdicts = verdicts
         .into_inner()
-        .unwrap_or_else(|broken| broken.into_inner());
+        .unwrap_or_else(PoisonError::into_inner);
     let count = |which: fn(&Verdict) -> bool| verdicts.values().filter(|of| which(of)).count();
     let equivalent = equivalent(&repository)?;
-    let survivors = verdicts.iter().filter(|of| *of.1 == Verdict::Survived);
-    let survivors: BTreeSet<&str> = survivors.map(|of| &*names[*of.0 as usize - 1]).collect();
-    let (mut explained, mut open) = (0, Vec::new());
-    for name in &survivors {
-        match equivalent.contains_key(*name) {
-            true => explained += 1,
-            false => open.push(*name),
-        }
-    }
+    let by_name = |which: fn(&Verdict) -> bool| -> BTreeSet<&str> {
+        let of = verdicts.iter().filter(|of| which(of.1));
+        of.map(|of| &*names[*of.0 as usize - 1]).collect()
+    };
+    let survivors = by_name(|of| matches!(of, Verdict::Survived(_)));
+    let unreached = by_name(|of| matches!(of, Verdict::Unreached));
+    let explained = |name: &&&str| equivalent.contains_key(**name);
     for number in &built.without {
         println!("no switch: {}", names[*number as usize - 1]);
     }
     let judged: BTreeSet<&str> = viable.iter().map(|of| &*names[*of as usize - 1]).collect();
-    for name in equivalent.keys().filter(|name| name.contains(&asked.only)) {
-        if !survivors.contains(&**name) && (asked.numbers.is_empty() || judged.contains(&**name)) {
+    for name in equivalent.keys().filter(|name| judged.contains(&***name)) {
+        if !survivors.contains(&**name) && !unreached.contains(&**name) {
             println!("listed as equivalent, and not a survivor: {name}");
         }
     }
-    for name in &open {
-        println!("SURVIVED: {name}");
+    let mut open = 0;
+    for (names, what) in [(&survivors, "SURVIVED"), (&unreached, "UNREACHED")] {
+        for name in names.iter().filter(|name| !explained(name)) {
+            println!("{what}: {name}");
+            open += 1;
+        }
     }
+    let equivalents = survivors.union(&unreached).filter(explained).count();
     println!(
-        "{} mutants tested: {} caught, {} hung, {} equivalent, {} survived; {} more do not compile, {} have no switch; {} s",
-        viable.len(),
+        "{} mutants tested: {} caught, {} hung, {equivalents} equivalent, {open} survived; {} more do not compile, {} have no switch; {} s",
+        verdicts.len(),
         count(|of| matches!(of, Verdict::Caught(_))),
         count(|of| matches!(of, Verdict::Hung(_))),
-        explained,
-        open.len(),
         built.unviable.len(),
         built.without.len(),
         began.elapsed().as_secs()
     );
-    Ok(open.is_empty())
+    Ok(open == 0)
+}
+
+/// Every test and scenario, seen to pass without a mutant, in the order in which they are asked.
+fn cases(programs: &[build::Program], tree: &Path, work: &Path) -> Result<Vec<Case>, String> {
+    let mut all = Vec::new();
+    for program in programs {
+        all.extend(cases::tests(program, work)?);
+    }
+    all.extend(cases::scenarios(&build::schedules(tree)?, work)?);
+    let began = Instant::now();
+    let bar = bar(all.len());
+    let mut failing = Vec::new();
+    for case in &mut all {
+        if !cases::record(case, work)? {
+            failing.push(case.name.clone());
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if !failing.is_empty() {
+        return Err(format!("without a mutant fail: {}", failing.join(", ")));
+    }
+    eprintln!("{} tests ran in {} s", all.len(), began.elapsed().as_secs());
+    Ok(cases::in_order(all))
+}
+
+fn bar(length: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len}, {eta} left");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length as u64).with_style(style)
 }
 
 /// Lasting names, a number behind those that are not the first of their kind.
@@ -181,12 +240,8 @@ fn equivalent(repository: &Path) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// Brings the tracked files to where they may be changed, beside a target directory that is kept. What has not changed since
-/// the last run is left alone, so that it is not built again; files with mutants are written later.
-fn copy(repository: &Path, mutants: &[Mutant]) -> Result<PathBuf, String> {
-    let work = std::env::var_os("MUTANTS_DIR").map_or_else(
-        || std::env::temp_dir().join("bursar-mutants"),
-        PathBuf::from,
-    );
+/// the last run is left alone, so that it is not built again; files with mutants are written later. Says what was judged.
+fn copy(repository: &Path, work: &Path, mutants: &[Mutant]) -> Result<String, String> {
     let tree = work.join("tree");
     let said = |file: &str, why: std::io::Error| format!("{file}: {why}");
     let listed = Command::new("git")
@@ -211,5 +266,10 @@ fn copy(repository: &Path, mutants: &[Mutant]) -> Result<PathBuf, String> {
         build::write_if_new(&tree.join(file), &text).map_err(|why| said(file, why))?;
     }
     std::fs::write(work.join("files"), &listed).map_err(|why| said("files", why))?;
-    Ok(tree)
+    let there = kept.iter().copied();
+    journal::fingerprint(
+        repository,
+        there.filter(|file| repository.join(file).is_file()),
+        mutants,
+    )
 }

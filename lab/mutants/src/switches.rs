@@ -1,9 +1,11 @@
 //! Puts all mutants of a file into it, each behind a switch.
 //!
 //! A switch asks which mutant is active, once for all that replace the same piece: an expression `a < b` becomes
-//! `(match active() { 7 => a <= b, 8 => a == b, _ => a < b })`, and a function's body begins with
-//! `match active() { 9 => return None, _ => {} }`. Alternatives are made of the text as it was; only the last arm holds
+//! `(match active(&[7, 8]) { 7 => a <= b, 8 => a == b, _ => a < b })`, and a function's body begins with
+//! `match active(&[9]) { 9 => return None, _ => {} }`. Alternatives are made of the text as it was; only the last arm holds
 //! switches in its turn. `const fn` becomes `fn`, since a constant cannot ask.
+//!
+//! A switch names its mutants when it asks, so that a run without a mutant can note which of them it comes to.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,20 +16,48 @@ use syn::visit::{self, Visit};
 
 use crate::list::{Genre, Mutant};
 
-/// What a switch asks.
-pub const ACTIVE: &str = "crate::mutants_active()";
+/// How a question begins.
+pub const ASKS: &str = "crate::mutants_active(";
 
-/// The question's answer, for the end of `lib.rs`.
-pub const SUPPORT: &str = r#"
+/// What a switch asks.
+fn question(mutants: &[u32]) -> String {
+    format!("{ASKS}&{mutants:?})")
+}
+
+/// Which mutant is active.
+pub const ACTIVE: &str = "BURSAR_MUTANT";
+/// A file to whose end the numbers of the mutants that are come to are written, four bytes each, once a process.
+pub const REACHED: &str = "BURSAR_MUTANTS_REACHED";
+
+/// The question's answer, for the end of `lib.rs`. What it notes it notes without allocating: some tests count that.
+pub fn support(mutants: usize) -> String {
+    format!(
+        r#"
 #[doc(hidden)]
 #[inline]
-pub fn mutants_active() -> u32 {
-    static ACTIVE: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
-        std::env::var("BURSAR_MUTANT").map_or(0, |number| number.parse().unwrap_or(0))
-    });
+pub fn mutants_active(asked: &[u32]) -> u32 {{
+    static ACTIVE: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {{
+        std::env::var("{ACTIVE}").map_or(0, |number| number.parse().unwrap_or(0))
+    }});
+    static REACHED: std::sync::LazyLock<Option<std::fs::File>> = std::sync::LazyLock::new(|| {{
+        let path = std::env::var_os("{REACHED}")?;
+        std::fs::OpenOptions::new().append(true).open(path).ok()
+    }});
+    if let Some(file) = &*REACHED {{
+        use std::io::Write;
+        use std::sync::atomic::{{AtomicBool, Ordering::Relaxed}};
+        static MET: [AtomicBool; {mutants} + 1] = [const {{ AtomicBool::new(false) }}; {mutants} + 1];
+        for number in asked {{
+            if !MET[*number as usize].load(Relaxed) && !MET[*number as usize].swap(true, Relaxed) {{
+                let _ = (&mut &*file).write_all(&number.to_le_bytes());
+            }}
+        }}
+    }}
     *ACTIVE
+}}
+"#
+    )
 }
-"#;
 
 /// A file with its switches, and where in it each mutant's own text lies.
 pub struct Switched {
@@ -105,8 +135,9 @@ impl<'f> Finder<'f> {
 
     /// Surrounds an expression by a switch.
     fn surround(&mut self, whole: Range<usize>, alternatives: Vec<(u32, String)>, before: &str) {
-        let all = alternatives.iter().map(|of| of.0).collect();
-        let mut pieces = vec![(format!("{before}(match {ACTIVE} {{ "), all)];
+        let all: Vec<u32> = alternatives.iter().map(|of| of.0).collect();
+        let question = question(&all);
+        let mut pieces = vec![(format!("{before}(match {question} {{ "), all)];
         for (number, text) in alternatives {
             pieces.push((format!("{number} => {{ {text} }}, "), vec![number]));
         }
@@ -163,8 +194,9 @@ impl<'f> Finder<'f> {
         if bodies.is_empty() {
             return;
         }
-        let all = bodies.iter().map(|of| of.0).collect();
-        let mut pieces = vec![(format!("match {ACTIVE} {{ "), all)];
+        let all: Vec<u32> = bodies.iter().map(|of| of.0).collect();
+        let question = question(&all);
+        let mut pieces = vec![(format!("match {question} {{ "), all)];
         for (number, text) in bodies {
             pieces.push((format!("{number} => return {text}, "), vec![number]));
         }
@@ -249,10 +281,11 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             }
         } else if let Some((number, _)) = deleted.first() {
             let at = self.range(of.fat_arrow_token.span()).start;
+            let question = question(&[*number]);
             self.inserts.push(Insert {
                 at,
                 order: (OPENS, 0),
-                pieces: vec![(format!("if {ACTIVE} != {number} "), vec![*number])],
+                pieces: vec![(format!("if {question} != {number} "), vec![*number])],
             });
         }
         visit::visit_arm(self, of);
