@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bursar::seam::{DrainMember, inside};
-use bursar::{DrainReport, Drained, ShutdownError};
+use bursar::{DrainReport, Drained, HostSnapshot, ShutdownError};
 
 use crate::bound::Bound;
 use crate::error::CloseReason;
@@ -86,6 +86,10 @@ impl DrainMember for Core {
             }
         }
         rows
+    }
+
+    fn snapshot(&self) -> Option<HostSnapshot> {
+        Some(self.look())
     }
 }
 
@@ -204,9 +208,10 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Context;
 
+    use bursar::SpotSnapshot;
+
     use super::*;
     use crate::host::Kin;
-    use crate::snapshot::SpotSnapshot;
 
     /// Idle but for work it was handed; while it is looked at it hands its own on, and is idle then.
     struct Hands {
@@ -248,8 +253,8 @@ mod tests {
 
         fn end_timers(self: Arc<Self>) {}
 
-        fn snapshot(&self) -> SpotSnapshot {
-            unreachable!("nobody asks")
+        fn snapshot(&self) -> Option<SpotSnapshot> {
+            None
         }
 
         fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -3,23 +3,21 @@
 use std::any::Any;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bursar::Runtime;
+use bursar::{Runtime, SpotSnapshot};
 
 use crate::bound::Bound;
 use crate::due::Moments;
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::exec::Exec;
-use crate::gate::Phase;
 use crate::kind::{Kind, shared};
 use crate::making::SpotBuilder;
 use crate::registry::{Named, Registry};
 use crate::shared::{Common, Drain, Registrar, Service, Shared};
-use crate::snapshot::SpotSnapshot;
 use crate::spot::Spot;
 use crate::strand::Strand;
 use crate::sync::Mutex;
@@ -40,7 +38,8 @@ pub(crate) trait Member: Send + Sync {
     fn figures(&self) -> (u32, u32, u32);
     /// Ends its timers.
     fn end_timers(self: Arc<Self>);
-    fn snapshot(&self) -> SpotSnapshot;
+    /// What it does. `None` while it does nothing and waits for nothing.
+    fn snapshot(&self) -> Option<SpotSnapshot>;
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -73,17 +72,8 @@ impl<S: Send + 'static> Member for Strand<S> {
         self.beside.end_timers(&self);
     }
 
-    fn snapshot(&self) -> SpotSnapshot {
-        let ((running, waiting, yielded), open) =
-            self.look(|gate| (gate.figures(), gate.phase() == Phase::Open));
-        SpotSnapshot {
-            name: self.name.to_string(),
-            running,
-            waiting,
-            yielded,
-            timers: self.beside.timers(),
-            open,
-        }
+    fn snapshot(&self) -> Option<SpotSnapshot> {
+        Self::snapshot(self)
     }
 
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -270,7 +260,7 @@ impl Host {
     /// Completions that were dropped because their Spot had closed, or their future panicked.
     #[must_use]
     pub fn lost_completions(&self) -> u64 {
-        self.core.common.shared.lost.load(Ordering::Relaxed)
+        self.core.common.shared.lost()
     }
 
     /// Where work beside the turns is handed in that belongs to no Spot.

@@ -42,6 +42,8 @@ mod worker;
 #[cfg(all(test, bursar_shuttle))]
 mod shuttle_tests;
 
+pub use bursar::{HostSnapshot, SpotSnapshot};
+
 pub use actor::{Actor, ActorTurn};
 pub use closing::ClosingTurn;
 pub use drain::HostReport;
@@ -51,7 +53,6 @@ pub use instance::{InstanceSpot, Instances, InstancesBuilder};
 pub use kind::{Instance, Kind, PerActor, SharedGate, SpotWide};
 pub use making::SpotBuilder;
 pub use schedule::{Overrun, Schedule, Tick};
-pub use snapshot::{HostSnapshot, SpotSnapshot};
 pub use spot::Spot;
 pub use timers::TimerTurn;
 pub use turn::{Entered, Turn};

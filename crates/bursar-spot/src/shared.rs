@@ -107,6 +107,11 @@ impl Shared {
         }
     }
 
+    /// Completions whose Spot had closed.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
     /// What was named so at configuration, if it is of that type.
     pub(crate) fn service<T: Any + Send + Sync>(&self, name: &str) -> Option<Arc<T>> {
         let (_, service) = self.services.iter().find(|(known, _)| **known == *name)?;

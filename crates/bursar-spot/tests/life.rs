@@ -463,37 +463,3 @@ async fn f11_a_hosts_shutdown_beyond_its_bound_cuts_what_waits_and_names_what_ru
     let report = host.shutdown_within(ms(100)).await.unwrap();
     assert_eq!(report.closed, 0);
 }
-
-#[tokio::test]
-async fn f11_a_snapshot_says_what_every_spot_does_the_longest_line_first() {
-    let (host, ..) = host();
-    let a = host.create("a", ()).unwrap();
-    let b = host.create("b", ()).unwrap();
-    host.create("idle", ()).unwrap();
-    let mut yielded = step(a.request(|turn: Turn<()>| async move {
-        turn.yield_on(pending::<()>()).await;
-    }));
-    yielded.pending();
-    settle().await;
-    let held = b.enter().await.unwrap();
-    for _ in 0..3 {
-        b.send(|_turn| async {}).await.unwrap();
-    }
-    let snapshot = host.snapshot();
-    assert_eq!(snapshot.spots, 3);
-    let seen: Vec<_> = snapshot
-        .busy
-        .iter()
-        .map(|spot| (&*spot.name, spot.running, spot.waiting, spot.yielded))
-        .collect();
-    assert_eq!(seen, [("b", 1, 3, 0), ("a", 0, 0, 1)]);
-    let table = snapshot.to_string();
-    assert!(table.starts_with("3 Spots, 2 of them busy"), "{table}");
-    drop(held);
-    settle().await;
-    let mut close = step(host.close("a"));
-    close.pending();
-    assert!(!host.snapshot().busy[0].open);
-    settle().await;
-    close.ready().unwrap();
-}

@@ -116,7 +116,7 @@ pub use retry::{Certain, Doubtful, Retry, Unchecked};
 pub use retry_budget::RetryBudget;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use snapshot::{
-    BudgetSnapshot, CallSnapshot, Doing, HolderSnapshot, KeySnapshot, OperationSnapshot, Phase,
-    Quantiles, QueuedSnapshot, Snapshot, Times,
+    BudgetSnapshot, CallSnapshot, Doing, HolderSnapshot, HostSnapshot, KeySnapshot,
+    OperationSnapshot, Phase, Quantiles, QueuedSnapshot, Snapshot, SpotSnapshot, Times,
 };
 pub use stats::{BudgetStats, OperationStats, Outcomes, Stats};

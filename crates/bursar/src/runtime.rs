@@ -239,7 +239,7 @@ impl Runtime {
     ///
     /// Nothing is recorded for it while calls run: it is derived from counters and queues when asked for, and may be asked
     /// for anywhere, from inside a handler, a waker or a drop too. It walks over queues and held keys, and holds each queue's lock
-    /// for that long; of one queue it looks at 65,536 calls at most.
+    /// for that long; of one queue it looks at 65,536 calls at most. Of hosts of turns it asks every Spot.
     ///
     /// Keys are shown as they are: where they say who a customer is, so does the snapshot.
     ///

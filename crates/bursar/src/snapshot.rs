@@ -4,14 +4,17 @@
 //! pays nothing for it. Hence what it can tell: who waits is read from the queues, who holds follows from the counters
 //! of the operations. While calls come and go the parts are not of one instant; what stands still is told exactly.
 //!
-//! `table.rs` beside it prints it for people.
+//! `table.rs` beside it prints it for people; `hosts.rs` is what hosts of turns add to it.
 
+mod hosts;
 #[cfg(feature = "serde")]
 mod seconds;
 mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use hosts::{HostSnapshot, SpotSnapshot};
 
 use crate::stats::OperationStats;
 
@@ -41,6 +44,12 @@ pub struct Snapshot {
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub calls: Option<Vec<CallSnapshot>>,
+    /// Each host of turns that is registered, in the order of registration.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Vec::is_empty")
+    )]
+    pub hosts: Vec<HostSnapshot>,
 }
 
 /// Where a runtime is in its life.

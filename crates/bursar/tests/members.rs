@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use bursar::seam::{DrainMember, Membership, Standing};
-use bursar::{Drained, Failure, Policy, Runtime};
+use bursar::{Drained, Failure, HostSnapshot, Policy, Runtime, SpotSnapshot};
 use common::{Error, assert_idle, runtime};
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok, task};
 
@@ -28,6 +28,16 @@ impl DrainMember for Host {
 
     fn report(&self) -> Vec<Drained> {
         vec![Drained::new("host", 3, 2, u64::from(!self.is_idle()))]
+    }
+
+    fn snapshot(&self) -> Option<HostSnapshot> {
+        let mut spot = SpotSnapshot::default();
+        spot.name = "a \"b\"".to_owned();
+        (spot.running, spot.waiting, spot.open) = (1, 2, true);
+        spot.running_for = Some(std::time::Duration::from_secs(3));
+        let mut host = HostSnapshot::default();
+        (host.spots, host.busy, host.lost_completions) = (4, vec![spot], 5);
+        self.is_idle().then_some(host)
     }
 }
 
@@ -109,4 +119,57 @@ fn d4_a_shutdown_from_a_turn_of_a_registered_host_closes_nothing() {
         assert_ready_err!(shutdown.poll());
     });
     assert_eq!(host.stops.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn e2_a_snapshot_tells_what_registered_hosts_do() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let (host, membership) = host(&runtime);
+    assert!(
+        runtime.snapshot().hosts.is_empty(),
+        "it has nothing to tell"
+    );
+    host.idle.store(true, Ordering::Relaxed);
+    let snapshot = runtime.snapshot();
+    assert_eq!(snapshot.hosts[0].busy[0].waiting, 2);
+    let text = snapshot.to_string();
+    let shown = r#"
+  2 pieces of work wait for Spot "a \"b\"", whose turn has run 3.0 s
+"#;
+    assert!(text.contains(shown), "\n{text}");
+    let shown = r#"
+
+4 Spots, 1 of them busy, 5 completions lost
+
+spot       running    for  waiting
+"a \"b\""        1  3.0 s        2"#;
+    assert!(text.ends_with(shown), "\n{text}");
+    drop(membership);
+    assert!(runtime.snapshot().hosts.is_empty());
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn e2_what_hosts_add_to_a_snapshot_serializes_under_stable_names() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let (host, _membership) = host(&runtime);
+    host.idle.store(true, Ordering::Relaxed);
+    let snapshot = runtime.snapshot();
+    let shown = serde_json::to_value(&snapshot).unwrap();
+    let expected = serde_json::json!([{
+        "spots": 4,
+        "busy": [{
+            "name": "a \"b\"",
+            "running": 1,
+            "running_for_seconds": 3.0,
+            "waiting": 2,
+            "yielded": 0,
+            "timers": 0,
+            "open": true,
+        }],
+        "lost_completions": 5,
+    }]);
+    assert_eq!(shown["hosts"], expected);
+    let back: bursar::Snapshot = serde_json::from_value(shown).unwrap();
+    assert_eq!(back, snapshot);
 }

@@ -119,6 +119,7 @@ impl Engine {
                     .map(|of| self.call(of, &operations, &texts, &watched))
                     .collect()
             }),
+            hosts: self.members.snapshot(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use super::Engine;
 use crate::report::Drained;
+use crate::snapshot::HostSnapshot;
 use crate::sync::{Mutex, lock};
 use crate::wake::Poke;
 
@@ -26,6 +27,11 @@ pub trait DrainMember: Send + Sync + 'static {
     /// What became of its work since [`stop`](Self::stop), for the drain's report.
     fn report(&self) -> Vec<Drained> {
         Vec::new()
+    }
+
+    /// What it looks like now, for the runtime's snapshot, which may be taken anywhere. `None` if it has nothing to tell.
+    fn snapshot(&self) -> Option<HostSnapshot> {
+        None
     }
 }
 
@@ -59,6 +65,11 @@ impl Members {
 
     pub(super) fn idle(&self) -> bool {
         self.all().iter().all(|member| member.is_idle())
+    }
+
+    pub(super) fn snapshot(&self) -> Vec<HostSnapshot> {
+        let all = self.all();
+        all.iter().filter_map(|member| member.snapshot()).collect()
     }
 
     pub(super) fn report(&self) -> Vec<Drained> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{BudgetSnapshot, Doing, HolderSnapshot, KeySnapshot, Phase, QueuedSnapshot, Snapshot};
 
 /// Keys and calls shown, and sentences on keys.
-const SHOWN: usize = 20;
+pub(super) const SHOWN: usize = 20;
 /// Characters of a key shown.
 const LONG: usize = 48;
 /// Runs of a queue shown, and holders.
@@ -38,7 +38,11 @@ impl Display for Snapshot {
         more(f, self.keys.len(), "keys")?;
         self.times().draw(f)?;
         self.calls().draw(f)?;
-        more(f, self.calls.as_ref().map_or(0, Vec::len), "calls")
+        more(f, self.calls.as_ref().map_or(0, Vec::len), "calls")?;
+        let hosts = self.hosts.iter().filter(|host| host.spots > 0);
+        hosts
+            .into_iter()
+            .try_for_each(|host| write!(f, "\n\n{host}"))
     }
 }
 
@@ -67,6 +71,10 @@ impl Snapshot {
                 text += &format!(", which came {} ago", time(age));
             }
             queues.push((key.waiting, text));
+        }
+        let spots = self.hosts.iter().flat_map(|host| &host.busy);
+        for spot in spots.filter(|spot| spot.waiting > 0).take(SHOWN) {
+            queues.push((spot.waiting, spot.finding()));
         }
         queues.sort_by_key(|(waiting, _)| Reverse(*waiting));
         let mut findings: Vec<String> = queues.into_iter().map(|(_, finding)| finding).collect();
@@ -232,7 +240,7 @@ impl Snapshot {
     }
 }
 
-fn more(f: &mut Formatter<'_>, rows: usize, of: &str) -> fmt::Result {
+pub(super) fn more(f: &mut Formatter<'_>, rows: usize, of: &str) -> fmt::Result {
     match rows.checked_sub(SHOWN + 1) {
         Some(more) => write!(f, "\nand {} more {of}", more + 1),
         None => Ok(()),
@@ -340,7 +348,7 @@ fn short(key: &str) -> String {
 }
 
 /// A span of time in the unit that a person would choose.
-fn time(span: Duration) -> String {
+pub(super) fn time(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0 if span < Duration::from_millis(1) => format!("{} us", span.as_micros()),
@@ -352,7 +360,7 @@ fn time(span: Duration) -> String {
 }
 
 /// A name, quoted where it is not plain.
-fn name(name: &str) -> String {
+pub(super) fn name(name: &str) -> String {
     let plain = |char: char| char.is_alphanumeric() || "-_./:".contains(char);
     if !name.is_empty() && name.chars().all(plain) {
         name.to_owned()
@@ -368,12 +376,12 @@ fn calls(calls: u32, one: &str, many: &str) -> String {
     }
 }
 
-fn number(number: u32, one: &str, many: &str) -> String {
+pub(super) fn number(number: u32, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Nothing is shown for nothing, so that what is there stands out.
-fn count(count: u64) -> String {
+pub(super) fn count(count: u64) -> String {
     match count {
         0 => String::new(),
         count => count.to_string(),
@@ -381,30 +389,30 @@ fn count(count: u64) -> String {
 }
 
 #[derive(Clone, Copy)]
-enum Align {
+pub(super) enum Align {
     Left,
     Right,
 }
 
 /// Cells in columns; a column without content is left out, a table without rows too.
-struct Table {
+pub(super) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
+    pub(super) fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
         Self {
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
         }
     }
 
-    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    fn draw(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    pub(super) fn draw(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.rows.is_empty() {
             return Ok(());
         }
