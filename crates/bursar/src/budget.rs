@@ -112,8 +112,9 @@ impl Budget {
         self.capacity.load(Ordering::Relaxed) as u32
     }
 
-    /// Makes the capacity another one, granting what now fits. Nothing is revoked: the word may come to owe units.
-    pub(crate) fn resize(&self, capacity: u32) {
+    /// Makes the capacity another one, granting what now fits. Nothing is revoked: the word may come to owe units. Who was
+    /// granted is woken by the caller, once it holds no lock.
+    pub(crate) fn resize(&self, capacity: u32) -> WakeList {
         let mut wakes = WakeList::new();
         let mut queue = lock(&self.queue);
         let before = self.capacity();
@@ -122,7 +123,7 @@ impl Budget {
         self.word.fetch_add(change, Ordering::Relaxed);
         self.grant(&mut queue, &mut wakes);
         drop(queue);
-        drop(wakes);
+        wakes
     }
 
     /// Takes units at once if they are free and nobody waits. `past_stop` lets nested work through a drain.

@@ -328,8 +328,9 @@ impl Engine {
                 }
             }
         }
-        budget.resize(capacity);
+        let wakes = budget.resize(capacity);
         drop(registry);
+        drop(wakes);
         trace::resized(name, capacity);
         // A drain that looked between two states of the budget looks again.
         self.lifecycle.tell(Poke(true));

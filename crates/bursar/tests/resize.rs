@@ -2,9 +2,14 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Context;
+
 use bursar::{
     Backoff, ContractError, EndedBy, Failure, Policy, Retry, RetryBudget, Runtime, ShutdownError,
 };
+use common::room::{on_wake, watched};
 use common::{Answer, Error, assert_idle, counts, in_use, ms, runtime, waiting};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
@@ -114,6 +119,28 @@ fn b12_a_drain_ends_at_whatever_capacity_there_is_then() {
     assert!(drain.is_woken());
     assert_ready_ok!(drain.poll());
     assert_eq!(waiting(&runtime, "db"), 0);
+}
+
+#[test]
+fn b12_whoever_is_woken_by_a_resize_may_look_at_the_runtime() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let one = Policy::pure().claim("db", 1);
+    let one = runtime.contract("one", one).unwrap();
+    let held = assert_ready_ok!(spawn(one.admit()).poll());
+    let looks = Arc::new(AtomicU32::new(0));
+    let (at, seen) = (runtime.clone(), Arc::clone(&looks));
+    let waker = on_wake(move || {
+        assert_eq!(at.snapshot().budgets[0].capacity, 2);
+        assert_eq!(at.stats().budgets[0].in_use, 2);
+        at.contract("made meanwhile", Policy::pure()).unwrap();
+        seen.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut waits = Box::pin(one.admit());
+    assert_pending!(waits.as_mut().poll(&mut Context::from_waker(&waker)));
+    watched(&runtime, || runtime.resize("db", 2).unwrap());
+    assert_eq!(looks.load(Ordering::Relaxed), 1);
+    drop((held, waits));
+    assert_idle(&runtime);
 }
 
 fn failing(runtime: &Runtime, policy: Policy<bursar::Pure>) -> bursar::Contract {

@@ -105,7 +105,11 @@ pub fn watched<T>(runtime: &Runtime, work: impl FnOnce() -> T) -> T {
         scope.spawn(move || {
             let minute = Duration::from_secs(60);
             if watch.recv_timeout(minute) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("nobody goes on any more:\n{}", runtime.stats());
+                // A runtime that is locked up answers nobody.
+                let (say, said) = mpsc::channel();
+                scope.spawn(move || say.send(runtime.stats().to_string()));
+                let stats = said.recv_timeout(Duration::from_secs(5));
+                eprintln!("nobody goes on any more:\n{}", stats.unwrap_or_default());
                 std::process::abort();
             }
         });
