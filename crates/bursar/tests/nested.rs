@@ -319,6 +319,36 @@ fn d1_a_parent_that_is_dropped_takes_its_nested_work_along() {
 }
 
 #[test]
+fn e2_a_nested_wait_for_a_key_that_is_given_up_during_the_drain_never_ran() {
+    let world = world();
+    let held = now(world.free.with().key("k").admit()).unwrap();
+    let mut call = task::spawn(world.outer.run(|| async {
+        world.gate.wait().await;
+        let mut keyed = world.free.with().key("k");
+        assert_pending!(task::spawn(keyed.run(|_| one())).poll());
+        Answer::Ok(1)
+    }));
+    assert_pending!(call.poll());
+    let mut shutdown = task::spawn(world.runtime.shutdown());
+    assert_pending!(shutdown.poll());
+    world.gate.open();
+    assert_ready_ok!(call.poll());
+    drop(held);
+    assert_ready_ok!(shutdown.poll());
+    let free = counts(&world.runtime, "free");
+    assert_eq!((free.admitted, free.started, free.finished), (2, 1, 2));
+    assert_eq!((free.outcomes.never_ran, free.outcomes.success), (1, 1));
+    let snapshot = world.runtime.snapshot();
+    let free = snapshot
+        .operations
+        .iter()
+        .find(|of| &*of.stats.name == "free")
+        .unwrap();
+    assert_eq!(free.waiting, 0);
+    assert_idle(&world.runtime);
+}
+
+#[test]
 fn d1_nested_is_who_is_polled_inside_not_who_was_made_inside() {
     // A call made inside a handler and polled elsewhere is outside, and one that leaves waits outside.
     let world = world();
