@@ -72,11 +72,22 @@ pub(crate) struct Token<'c> {
 impl<'c> Token<'c> {
     pub(crate) fn new(future: impl Future + Send + 'c) -> Self {
         Self {
-            future: Some(Box::pin(async move {
+            future: Some(Box::pin(unconstrained(async move {
                 future.await;
-            })),
+            }))),
         }
     }
+}
+
+/// A token that has fired is seen at once: tokio's own futures say so only while their task's cooperation budget lasts.
+#[cfg(feature = "tokio")]
+fn unconstrained<F: Future>(token: F) -> impl Future<Output = F::Output> {
+    tokio::task::unconstrained(token)
+}
+
+#[cfg(not(feature = "tokio"))]
+fn unconstrained<F: Future>(token: F) -> impl Future<Output = F::Output> {
+    token
 }
 
 impl Bounds for &mut Bounded<'_> {

@@ -393,6 +393,55 @@ async fn b3_an_exhausted_executor_budget_changes_nothing() {
     assert!(matches!(polled, Poll::Ready(Ok(7))), "{polled:?}");
 }
 
+#[tokio::test]
+async fn b9_a_fired_token_counts_with_the_executors_budget_exhausted() {
+    let runtime = db(1);
+    let one = claims(&runtime, 1);
+    async fn once<F: Future>(mut run: Pin<&mut F>) -> Poll<F::Output> {
+        std::future::poll_fn(move |cx| Poll::Ready(run.as_mut().poll(cx))).await
+    }
+    // Before it waits, where everything is free.
+    let (fire, token) = oneshot::channel::<()>();
+    fire.send(()).unwrap();
+    let entered = AtomicUsize::new(0);
+    let handler = || {
+        entered.fetch_add(1, Ordering::Relaxed);
+        async { Ok::<u32, Failure<Error>>(7) }
+    };
+    exhaust();
+    let mut call = one.with().until(token);
+    let polled = once(pin!(call.run(|_| handler()))).await;
+    assert!(
+        matches!(polled, Poll::Ready(Err(CallError::Withdrawn(_)))),
+        "{polled:?}"
+    );
+    assert_eq!(entered.load(Ordering::Relaxed), 0);
+
+    // Between two attempts.
+    let retry = bursar::Retry::up_to(2).on_transient();
+    let policy = Policy::pure().claim("db", 1).retry(retry);
+    let again = runtime.contract("again", policy).unwrap();
+    let (fire, token) = oneshot::channel::<()>();
+    let mut call = again.with().until(token);
+    let mut run = pin!(call.run(|_| {
+        entered.fetch_add(1, Ordering::Relaxed);
+        async { Err::<u32, _>(Failure::transient("again")) }
+    }));
+    assert!(once(run.as_mut()).await.is_pending());
+    fire.send(()).unwrap();
+    exhaust();
+    let polled = once(run.as_mut()).await;
+    let Poll::Ready(Err(error)) = polled else {
+        panic!("{polled:?}");
+    };
+    assert_eq!(
+        error.attempted().unwrap().ended_by(),
+        Some(bursar::EndedBy::CallerLeft)
+    );
+    assert_eq!(entered.load(Ordering::Relaxed), 1);
+    assert_idle(&runtime);
+}
+
 /// Uses up this task's cooperation budget, so that tokio's own primitives would yield.
 fn exhaust() {
     let mut cx = Context::from_waker(std::task::Waker::noop());
