@@ -98,8 +98,10 @@ where
             if Some(at) == callers {
                 return Poll::Ready(Err(EndedBy::CallerDeadline));
             }
-            let Some(more) = grace.take() else {
-                return Poll::Ready(Err(EndedBy::AttemptTimeout));
+            // A grace is for a handler that has begun.
+            let more = match grace.take() {
+                Some(more) if job.call_off().is_none() => more,
+                _ => return Poll::Ready(Err(EndedBy::AttemptTimeout)),
             };
             job.attempt.cancel();
             own = at.checked_add(more);

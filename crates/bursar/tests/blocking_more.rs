@@ -183,6 +183,52 @@ fn c7_a_next_attempt_that_no_thread_takes_up_is_none() {
 }
 
 #[test]
+fn c7_a_first_attempt_that_no_thread_takes_up_in_time_never_runs() {
+    // A grace is for a handler that has begun; and a thread that comes before the caller looks is too late as well.
+    for (grace, first) in [(0, "caller"), (20, "caller"), (0, "thread"), (20, "thread")] {
+        let (pool, (runtime, clock, contract)) = (pool(1), one_unit(10, grace));
+        let _inside = pool.enter();
+        let (begin, begun) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let other = runtime.contract("other", Policy::pure()).unwrap();
+        let mut other = Stepped::new(other.run_blocking(move |_| {
+            begin.send(()).unwrap();
+            let _ = gone.recv();
+            Answer::Ok(1)
+        }));
+        assert_pending!(other.poll());
+        receive(&begun);
+        let (handler, reports, say) = reined();
+        say.send(Ok(7)).unwrap();
+        let mut call = Stepped::new(contract.run_blocking(handler));
+        assert_pending!(call.poll());
+        clock.advance(ms(10));
+        let free = || {
+            go.send(()).unwrap();
+            // What the only thread is given next it takes up when it has dealt with the call.
+            pool.block_on(pool.spawn_blocking(|| ())).unwrap();
+        };
+        let error = if first == "thread" {
+            free();
+            assert_ready_err!(call.poll())
+        } else {
+            let error = assert_ready_err!(call.poll());
+            free();
+            error
+        };
+        assert!(
+            matches!(error, CallError::AdmissionTimedOut(_)),
+            "{first} {grace}: {error:?}"
+        );
+        assert_eq!((error.outcome(), error.attempts()), (Outcome::Throttled, 0));
+        assert!(reports.recv().is_err(), "the handler is gone, and never ran");
+        other.wait();
+        assert_ready_ok!(other.poll());
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
 fn c5_a_blocking_handler_is_told_at_its_deadline_and_may_answer_within_its_grace() {
     let (pool, (runtime, clock, contract)) = (pool(1), one_unit(10, 20));
     let _inside = pool.enter();

@@ -1,7 +1,7 @@
 //! One attempt on its way to a blocking thread and back.
 //!
 //! One state, under one lock, settles who was first. `Queued`: no thread has taken the attempt up, so it can still be
-//! called off and never ran. `Running`: the thread owns handler, units and key. `Done`: the answer lies ready.
+//! called off and never ran; a thread that comes past its deadline leaves it so. `Running`: the thread owns handler, units and key. `Done`: the answer lies ready.
 //! `Answered`: the caller has its answer, or has gone; what the thread still holds it gives back when it ends, and
 //! what it returns is discarded.
 //!
@@ -10,6 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::attempt::Attempt;
 use crate::call::Holding;
@@ -58,6 +59,10 @@ where
 
     /// On the blocking thread.
     fn perform(&self) {
+        if self.attempt.remaining() == Some(Duration::ZERO) {
+            // Too late to begin: left to the caller, who calls it off.
+            return;
+        }
         let mut shared = self.lock();
         let State::Queued(mut work) = std::mem::replace(&mut shared.state, State::Running) else {
             shared.state = State::Answered;
@@ -119,6 +124,18 @@ where
     /// An attempt is to be made.
     pub(super) fn queue(&self, work: Work<F>) {
         self.lock().state = State::Queued(work);
+    }
+
+    /// Calls the attempt off, if no thread has taken it up.
+    pub(super) fn call_off(&self) -> Option<Work<F>> {
+        let mut shared = self.lock();
+        match std::mem::replace(&mut shared.state, State::Answered) {
+            State::Queued(work) => Some(work),
+            other => {
+                shared.state = other;
+                None
+            }
+        }
     }
 
     /// Takes what is there; a running attempt is left to its thread.
