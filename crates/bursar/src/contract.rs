@@ -250,9 +250,11 @@ impl<'c> Call<'c> {
     /// States a key by which the receiver can tell a repetition of this call. It makes the call idempotent as far as
     /// retries go, and every attempt reads the same key from [`Attempt::idempotency_key`]. A non-idempotent policy asks
     /// for such retries with
-    /// [`on_uncertain_if_idempotency_key`](crate::Retry::on_uncertain_if_idempotency_key).
+    /// [`on_uncertain_if_idempotency_key`](crate::Retry::on_uncertain_if_idempotency_key). An empty key is none: nothing
+    /// can be told by it.
     pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.options().stated.idempotency_key = Some(key.into());
+        let key = Some(key.into()).filter(|key| !key.is_empty());
+        self.options().stated.idempotency_key = key;
         self
     }
 

@@ -429,7 +429,7 @@ where
     /// States a key by which the receiver can tell a repetition; see
     /// [`Call::idempotency_key`](crate::Call::idempotency_key).
     pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.idempotency_key = Some(key.into());
+        self.idempotency_key = Some(key.into()).filter(|key| !key.is_empty());
         self
     }
 

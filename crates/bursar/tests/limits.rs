@@ -175,6 +175,35 @@ fn c12_an_idempotency_key_makes_uncertain_retryable_and_reaches_every_attempt() 
 }
 
 #[test]
+fn c12_an_empty_idempotency_key_is_none() {
+    async fn lost(_: &u32) -> Answer {
+        Err(Failure::uncertain("lost"))
+    }
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let retry = || Retry::up_to(2).on_uncertain_if_idempotency_key();
+    let policy = || Policy::non_idempotent().retry(retry());
+    let charge = runtime.contract("charge", policy()).unwrap();
+    let mut call = charge.with().idempotency_key("");
+    let mut run = spawn(call.run(|attempt| {
+        assert_eq!(attempt.idempotency_key(), None);
+        lost(&0)
+    }));
+    assert_eq!(assert_ready_err!(run.poll()).attempts(), 1);
+    drop(run);
+    // What is stated last counts.
+    let mut call = charge
+        .with()
+        .idempotency_key("order 7")
+        .idempotency_key("");
+    let mut run = spawn(call.run(|_| lost(&0)));
+    assert_eq!(assert_ready_err!(run.poll()).attempts(), 1);
+    let typed = runtime.operation("typed", policy(), bursar::handler_fn(lost));
+    let typed = typed.unwrap();
+    let mut run = spawn(typed.with().idempotency_key("").call(1));
+    assert_eq!(assert_ready_err!(run.poll()).attempts(), 1);
+}
+
+#[test]
 fn c12_an_effect_left_to_the_call_is_idempotent_with_a_key() {
     let (runtime, _) = runtime(&[("a", 1)]);
     let policy = Policy::effect_per_call()
