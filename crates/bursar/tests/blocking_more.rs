@@ -221,7 +221,10 @@ fn c7_a_first_attempt_that_no_thread_takes_up_in_time_never_runs() {
             "{first} {grace}: {error:?}"
         );
         assert_eq!((error.outcome(), error.attempts()), (Outcome::Throttled, 0));
-        assert!(reports.recv().is_err(), "the handler is gone, and never ran");
+        assert!(
+            reports.recv().is_err(),
+            "the handler is gone, and never ran"
+        );
         other.wait();
         assert_ready_ok!(other.poll());
         assert_idle(&runtime);

@@ -191,10 +191,7 @@ fn c12_an_empty_idempotency_key_is_none() {
     assert_eq!(assert_ready_err!(run.poll()).attempts(), 1);
     drop(run);
     // What is stated last counts.
-    let mut call = charge
-        .with()
-        .idempotency_key("order 7")
-        .idempotency_key("");
+    let mut call = charge.with().idempotency_key("order 7").idempotency_key("");
     let mut run = spawn(call.run(|_| lost(&0)));
     assert_eq!(assert_ready_err!(run.poll()).attempts(), 1);
     let typed = runtime.operation("typed", policy(), bursar::handler_fn(lost));
