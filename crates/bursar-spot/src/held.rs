@@ -14,6 +14,7 @@ use crate::error::CloseReason;
 use crate::frame::{self, BodyId, Keep};
 use crate::line::Ticket;
 use crate::strand::{Strand, index};
+use crate::watch::Watched;
 
 /// A lane of a strand, which ends with its last owner: its handle, or work of it that is queued or runs.
 pub(crate) struct Lane<S: Send + 'static> {
@@ -62,6 +63,7 @@ pub(crate) struct Held<S: Send + 'static> {
     state: Option<Box<S>>,
     strand: Arc<Strand<S>>,
     lane: Option<Arc<Lane<S>>>,
+    watched: Watched,
     body: BodyId,
     gone: bool,
     /// Its body panicked, and has been caught since.
@@ -79,6 +81,7 @@ impl<S: Send + 'static> Held<S> {
             state,
             strand: Arc::clone(strand),
             lane,
+            watched: strand.watched(),
             body: frame::number(),
             gone: false,
             panicked: false,
@@ -136,6 +139,7 @@ impl<S: Send + 'static> Held<S> {
         // A user's code: a panic in it ends the turn as any.
         let waker = waker.clone();
         self.gone = true;
+        self.watched.ends();
         let (state, lane) = (self.state.take(), self.lane.take());
         let ticket = self.strand.yields(state, index(lane.as_ref()), waker);
         Away {
@@ -165,12 +169,14 @@ impl<S: Send + 'static> Drop for Held<S> {
                 state: self.state.take(),
                 strand: Arc::clone(&self.strand),
                 lane: self.lane.take(),
+                watched: std::mem::take(&mut self.watched),
                 body: self.body,
                 gone: false,
                 panicked: false,
             }));
             return;
         }
+        self.watched.ends();
         // A body may outlive its turn, and then asks as any.
         seam::regate(self.body, None, None);
         let panicked = self.panicked || std::thread::panicking();
@@ -229,6 +235,7 @@ impl<S: Send + 'static> Away<S> {
                 state: taken.state,
                 strand: Arc::clone(&self.strand),
                 lane: self.lane.take(),
+                watched: self.strand.watched(),
                 body: self.body,
                 gone: false,
                 panicked: false,

@@ -195,6 +195,7 @@ impl HostBuilder {
         let registry: Weak<Registry<Arc<dyn Member>>> = Arc::downgrade(&spots);
         let shared = Arc::new(Shared {
             clock: runtime.clock(),
+            exact: runtime.is_exact(),
             moments: Moments::new(runtime.clock()),
             workers: Workers::new(threads, self.cpu_queue, exec.clone()),
             exec,

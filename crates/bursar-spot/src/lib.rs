@@ -37,6 +37,8 @@ mod submit;
 mod sync;
 mod timers;
 mod turn;
+#[cfg_attr(not(feature = "exact"), path = "watch/off.rs")]
+mod watch;
 mod worker;
 
 #[cfg(all(test, bursar_shuttle))]

@@ -21,6 +21,12 @@ use crate::worker::Workers;
 pub(crate) struct Shared {
     pub(crate) exec: Exec,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Whether its runtime is exact.
+    #[cfg_attr(
+        not(feature = "exact"),
+        expect(dead_code, reason = "turns are not watched")
+    )]
+    pub(crate) exact: bool,
     /// When its timers are due.
     pub(crate) moments: Arc<Moments>,
     pub(crate) workers: Workers,

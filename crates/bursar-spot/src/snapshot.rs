@@ -45,6 +45,9 @@ impl<S: Send + 'static> Strand<S> {
             let mut snapshot = SpotSnapshot::default();
             snapshot.name = self.name.to_string();
             snapshot.running = running;
+            let now = || self.common.shared.clock.now();
+            let began = self.watch.oldest();
+            snapshot.running_for = began.map(|began| now().saturating_duration_since(began));
             snapshot.waiting = waiting;
             snapshot.yielded = yielded;
             snapshot.timers = timers;

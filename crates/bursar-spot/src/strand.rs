@@ -25,6 +25,7 @@ use crate::held::{Held, Lane};
 use crate::line::Ticket;
 use crate::shared::Common;
 use crate::sync::{Mutex, lock};
+use crate::watch::{Watch, Watched};
 
 /// Work that waits for a turn.
 pub(crate) trait Job<S: Send + 'static>: Send {
@@ -45,6 +46,7 @@ pub(crate) struct Strand<S: Send + 'static> {
     apart: Option<HoldId>,
     hooks: Option<Arc<Hooks<S>>>,
     pub(crate) beside: Beside<S>,
+    pub(crate) watch: Watch,
     /// Why it never came to have a state, if it did not.
     failure: OnceLock<Box<str>>,
 }
@@ -60,6 +62,7 @@ impl<S: Send + 'static> Strand<S> {
     ) -> Arc<Self> {
         Arc::new(Self {
             gate: Mutex::new(Gate::new(state.map(Box::new), shared)),
+            watch: Watch::new(&common.shared),
             common,
             name,
             hold: HoldId::unique(),
@@ -353,6 +356,12 @@ impl<S: Send + 'static> Strand<S> {
         }
         wake(effects.woken);
         wake(effects.also);
+    }
+
+    /// A turn begins, or comes back.
+    #[inline]
+    pub(crate) fn watched(&self) -> Watched {
+        self.watch.begins(&self.common.shared)
     }
 
     /// Why it never came to have a state, if it did not.

@@ -15,6 +15,7 @@ use crate::frame;
 use crate::held::{Away, Held};
 use crate::kind::{Kind, SharedGate, SpotWide};
 use crate::strand::Strand;
+use crate::watch::Watched;
 use crate::worker::Workers;
 
 /// One piece of work that holds its Spot's gate. Dropping it ends the turn.
@@ -228,6 +229,7 @@ impl<S: Send + 'static, K: Kind> fmt::Debug for Turn<S, K> {
 pub struct Entered<'s, S: Send + 'static> {
     strand: &'s Arc<Strand<S>>,
     state: Option<Box<S>>,
+    watched: Watched,
 }
 
 impl<'s, S: Send + 'static> Entered<'s, S> {
@@ -235,6 +237,7 @@ impl<'s, S: Send + 'static> Entered<'s, S> {
         Self {
             strand,
             state: Some(state),
+            watched: strand.watched(),
         }
     }
 
@@ -252,6 +255,7 @@ impl<'s, S: Send + 'static> Entered<'s, S> {
 impl<S: Send + 'static> Drop for Entered<'_, S> {
     #[inline]
     fn drop(&mut self) {
+        self.watched.ends();
         if self.strand.common.close_on_panic && std::thread::panicking() {
             self.strand.close(crate::error::CloseReason::Panicked);
         }

@@ -235,6 +235,12 @@ impl Runtime {
         self.engine.stats()
     }
 
+    /// Whether it was built to watch every call (`RuntimeBuilder::exact`, which the feature `exact` adds).
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.engine.is_exact()
+    }
+
     /// Looks at everything: who holds, who waits, and for what.
     ///
     /// Nothing is recorded for it while calls run: it is derived from counters and queues when asked for, and may be asked

@@ -107,6 +107,11 @@ impl Calls {
         }))
     }
 
+    /// Whether anybody watches.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// An operation of this runtime.
     #[cfg_attr(
         not(feature = "metrics"),

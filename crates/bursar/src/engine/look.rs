@@ -123,6 +123,11 @@ impl Engine {
         }
     }
 
+    /// Whether every call is watched.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.watch.is_on()
+    }
+
     /// One call that is watched.
     fn call(
         &self,
