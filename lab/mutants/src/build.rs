@@ -34,9 +34,17 @@ pub const LIBRARY: &str = "crates/bursar/src/lib.rs";
 /// Test programs that tell no mutant from another: what they check is done by the compiler.
 const NOT_ASKED: [&str; 2] = ["ui", "auto_traits"];
 
+/// Builds the copy that `work` holds. What the compiler refuses is noted there, for the next run on the same sources.
+///
 /// # Errors
 /// The tree does not build for a reason that is no mutant's.
-pub fn build(repository: &Path, tree: &Path, mutants: &[Mutant]) -> Result<Built, String> {
+pub fn build(
+    repository: &Path,
+    work: &Path,
+    mutants: &[Mutant],
+    sources: &str,
+) -> Result<Built, String> {
+    let tree = &work.join("tree");
     let mut files: BTreeMap<&str, Vec<(u32, &Mutant)>> = BTreeMap::new();
     // It answers what the switches ask, though it has no mutant itself.
     files.insert(LIBRARY, Vec::new());
@@ -51,7 +59,8 @@ pub fn build(repository: &Path, tree: &Path, mutants: &[Mutant]) -> Result<Built
         let text = fs::read_to_string(repository.join(file));
         originals.insert(*file, text.map_err(|why| format!("{file}: {why}"))?);
     }
-    let mut built = Built::default();
+    let notes = work.join("left-out.tsv");
+    let mut built = noted(&notes, sources);
     // First the library alone: the compiler stops at the first kind of fault it finds, and this is quick.
     for step in [LIBRARY_ALONE, TESTS] {
         loop {
@@ -76,7 +85,29 @@ pub fn build(repository: &Path, tree: &Path, mutants: &[Mutant]) -> Result<Built
             }
         }
     }
+    let mut left_out = format!("{sources}\n");
+    for (what, numbers) in [("unviable", &built.unviable), ("without", &built.without)] {
+        left_out.extend(numbers.iter().map(|number| format!("{number}\t{what}\n")));
+    }
+    fs::write(&notes, left_out).map_err(|why| format!("{}: {why}", notes.display()))?;
     Ok(built)
+}
+
+fn noted(notes: &Path, sources: &str) -> Built {
+    let mut built = Built::default();
+    let text = fs::read_to_string(notes).unwrap_or_default();
+    let mut lines = text.lines();
+    if lines.next() != Some(sources) {
+        return built;
+    }
+    for (number, what) in lines.filter_map(|line| line.split_once('\t')) {
+        let of = match what {
+            "unviable" => &mut built.unviable,
+            _ => &mut built.without,
+        };
+        of.extend(number.parse::<u32>());
+    }
+    built
 }
 
 /// The narrow places between threads, under shuttle's schedules.

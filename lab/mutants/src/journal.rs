@@ -12,8 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use crate::judge::Verdict;
 use crate::list::Mutant;
 
-/// What verdicts depend on, among the files of the repository.
-const DEPENDS: [&str; 6] = [
+/// What it depends on which mutants compile, among the files of the repository.
+pub const SOURCES: &[&str] = &["crates/bursar/src/", "Cargo.lock"];
+/// What verdicts depend on.
+pub const JUDGES: &[&str] = &[
     "crates/bursar/",
     "crates/bursar-spot/",
     "lab/chaos/",
@@ -28,11 +30,12 @@ const DEPENDS: [&str; 6] = [
 /// One cannot be read.
 pub fn fingerprint<'f>(
     repository: &Path,
+    depends: &[&str],
     files: impl Iterator<Item = &'f str>,
     mutants: &[Mutant],
 ) -> Result<String, String> {
     let mut hasher = DefaultHasher::new();
-    let matters = |file: &&str| DEPENDS.iter().any(|start| file.starts_with(start));
+    let matters = |file: &&str| depends.iter().any(|start| file.starts_with(start));
     for file in files.filter(matters) {
         let text = std::fs::read(repository.join(file)).map_err(|why| format!("{file}: {why}"))?;
         (file, text).hash(&mut hasher);

@@ -89,10 +89,12 @@ fn run() -> Result<bool, String> {
         PathBuf::from,
     );
     let tree = work.join("tree");
-    let fingerprint = copy(&repository, &work, &mutants)?;
+    let files = copy(&repository, &work, &mutants)?;
+    let fingerprint = |of: &[&str]| journal::fingerprint(&repository, of, files.lines(), &mutants);
     let names = names(&mutants);
     eprintln!("{} mutants in {}", mutants.len(), tree.display());
-    let built = build::build(&repository, &tree, &mutants)?;
+    let sources = fingerprint(journal::SOURCES)?;
+    let built = build::build(&repository, &work, &mutants, &sources)?;
     let wanted = |number: &u32| {
         let name = &names[*number as usize - 1];
         name.contains(&asked.only) && (asked.numbers.is_empty() || asked.numbers.contains(number))
@@ -111,7 +113,7 @@ fn run() -> Result<bool, String> {
     let cases = cases(&built.programs, &tree, &work)?;
     let journal = asked
         .all()
-        .then(|| Journal::open(&work.join("journal.tsv"), &fingerprint))
+        .then(|| Journal::open(&work.join("journal.tsv"), &fingerprint(journal::JUDGES)?))
         .transpose()?;
     let known = journal
         .as_ref()
@@ -240,7 +242,7 @@ fn equivalent(repository: &Path) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// Brings the tracked files to where they may be changed, beside a target directory that is kept. What has not changed since
-/// the last run is left alone, so that it is not built again; files with mutants are written later. Says what was judged.
+/// the last run is left alone, so that it is not built again; files with mutants are written later. Names them.
 fn copy(repository: &Path, work: &Path, mutants: &[Mutant]) -> Result<String, String> {
     let tree = work.join("tree");
     let said = |file: &str, why: std::io::Error| format!("{file}: {why}");
@@ -266,10 +268,9 @@ fn copy(repository: &Path, work: &Path, mutants: &[Mutant]) -> Result<String, St
         build::write_if_new(&tree.join(file), &text).map_err(|why| said(file, why))?;
     }
     std::fs::write(work.join("files"), &listed).map_err(|why| said("files", why))?;
-    let there = kept.iter().copied();
-    journal::fingerprint(
-        repository,
-        there.filter(|file| repository.join(file).is_file()),
-        mutants,
-    )
+    Ok(listed
+        .lines()
+        .filter(|file| repository.join(file).is_file())
+        .map(|file| format!("{file}\n"))
+        .collect())
 }
