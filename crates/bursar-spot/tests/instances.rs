@@ -7,8 +7,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bursar_spot::{CloseReason, Host, Instances, SpotErrorKind};
-use common::{Door, Shared, host, settle, step};
+use bursar_spot::{CloseReason, Host, Instances, Schedule, SpotErrorKind};
+use common::{Door, Shared, host, ms, settle, step};
 
 /// A family that counts its activations and tells what its last turns see.
 fn family(host: &Host, seen: &Shared, door: &Door) -> (Instances<u32>, Arc<AtomicU32>) {
@@ -297,4 +297,36 @@ async fn f11_a_turn_of_a_closing_instance_does_not_wait_for_the_next_one() {
     }
     close.ready().unwrap();
     assert_eq!(made.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn f8_an_instance_has_timers_from_its_turns_until_it_closes() {
+    let (host, _, clock) = host();
+    let family = host
+        .instances("family")
+        .activate(|_| async { Ok::<_, String>(0_u64) })
+        .unwrap();
+    let spot = family.at("seven");
+    let registered = spot.request(|turn| async move {
+        turn.timer("t", Schedule::every(ms(10)), |mut turn, tick| async move {
+            *turn.state() += tick.scheduled;
+        })
+    });
+    registered.await.unwrap().unwrap();
+    settle().await;
+    for _ in 0..2 {
+        clock.advance(ms(10));
+        settle().await;
+    }
+    // Ticks are uses: only a sweep with none since the last one evicts.
+    assert_eq!(family.sweep(), 0);
+    let seen = spot.request(|mut turn| async move { *turn.state() });
+    assert_eq!(seen.await.unwrap(), 1 + 2);
+    assert_eq!((family.sweep(), family.sweep()), (0, 1));
+    settle().await;
+    clock.advance(ms(100));
+    settle().await;
+    assert!(family.is_empty(), "its timers have gone with it");
+    let seen = spot.request(|mut turn| async move { (*turn.state(), turn.cancel_timer("t")) });
+    assert_eq!(seen.await.unwrap(), (0, false));
 }

@@ -11,6 +11,7 @@ use crate::held::Held;
 use crate::kind::{Kind, PerActor, SharedGate};
 use crate::schedule::{Schedule, Tick};
 use crate::spot::Spot;
+use crate::strand::Strand;
 use crate::turn::Turn;
 use crate::worker::Workers;
 
@@ -46,7 +47,7 @@ impl<S: Send + 'static, K: SharedGate> Spot<S, K> {
         W: Future<Output = ()> + Send + 'static,
     {
         let handler = Handler::new(move |held, tick| handler(Turn::new(held), tick));
-        register(self, name, schedule, Arc::new(handler))
+        register(self.strand(), name, schedule, Arc::new(handler))
     }
 }
 
@@ -63,24 +64,81 @@ impl<S: Send + 'static> Spot<S, PerActor> {
         W: Future<Output = ()> + Send + 'static,
     {
         let handler = Handler::new(move |held, tick| handler(TimerTurn { held }, tick));
-        register(self, name, schedule, Arc::new(handler))
+        register(self.strand(), name, schedule, Arc::new(handler))
     }
 }
 
-fn register<S: Send + 'static, K: Kind>(
-    spot: &Spot<S, K>,
+impl<S: Send + 'static, K: SharedGate> Turn<S, K> {
+    /// Registers a timer of this turn's Spot; see [`Spot::timer`]. An Instance Spot has no other way to have one: it keeps
+    /// its timers until it closes, and its next incarnation has none. A tick is a use of the Spot, so that one which ticks
+    /// between two sweeps is not evicted.
+    ///
+    /// ```
+    /// # use bursar::Runtime;
+    /// # use bursar_spot::{Host, Instances, Schedule, SpotError};
+    /// # use std::time::Duration;
+    /// # async fn example(stock: Instances<u32>) -> Result<(), SpotError> {
+    /// let acme = stock.at("acme-7");
+    /// let restocked = acme
+    ///     .request(|mut turn| async move {
+    ///         *turn.state() = 0;
+    ///         turn.timer("restock", Schedule::once(Duration::from_secs(60)), |mut turn, _tick| async move {
+    ///             *turn.state() += 10;
+    ///         })
+    ///     })
+    ///     .await?;
+    /// # restocked
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn timer<F, W>(&self, name: &str, schedule: Schedule, handler: F) -> Result<(), SpotError>
+    where
+        F: Fn(Self, Tick) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let handler = Handler::new(move |held, tick| handler(Turn::new(held), tick));
+        register(self.held().strand(), name, schedule, Arc::new(handler))
+    }
+}
+
+impl<S: Send + 'static> Turn<S, PerActor> {
+    /// Registers a timer of this turn's Spot; see [`Spot::timer`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn timer<F, W>(&self, name: &str, schedule: Schedule, handler: F) -> Result<(), SpotError>
+    where
+        F: Fn(TimerTurn<S>, Tick) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let handler = Handler::new(move |held, tick| handler(TimerTurn { held }, tick));
+        register(self.held().strand(), name, schedule, Arc::new(handler))
+    }
+}
+
+impl<S: Send + 'static, K: Kind> Turn<S, K> {
+    /// Stops a timer of this turn's Spot; see [`Spot::cancel_timer`].
+    pub fn cancel_timer(&self, name: &str) -> bool {
+        let strand = self.held().strand();
+        strand.beside.cancel(strand, name)
+    }
+}
+
+fn register<S: Send + 'static>(
+    strand: &Arc<Strand<S>>,
     name: &str,
     schedule: Schedule,
     handler: Arc<dyn Handle<S>>,
 ) -> Result<(), SpotError> {
-    let strand = spot.strand();
     let registered = strand.beside.register(strand, name, schedule, handler);
     registered.map_err(|refused| match refused {
-        Refused::NoPeriod => SpotError::new(SpotErrorKind::InvalidOperation, spot.name()).saying(
+        Refused::NoPeriod => SpotError::new(SpotErrorKind::InvalidOperation, &strand.name).saying(
             format!("timer {name:?} has a period of zero: it must be longer"),
         ),
-        Refused::Closed => SpotError::closed(spot.name(), false),
-        Refused::Stopping => SpotError::new(SpotErrorKind::ShuttingDown, spot.name()),
+        Refused::Closed => SpotError::closed(&strand.name, false),
+        Refused::Stopping => SpotError::new(SpotErrorKind::ShuttingDown, &strand.name),
     })
 }
 
