@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. User code runs in `poll` alone, under the body's name; its panics end here, with the body dropped.
-//! 2. A body that is dropped before its end ends its turn (the turn lives in it) and answers its requester.
+//! 2. A body that is dropped before its end ends its turn (the turn lives in it).
+//! 3. A queued body answers its requester when it is dropped, whether it has ended or not: whoever polled it says when.
 
 use std::any::Any;
 use std::future::Future;
@@ -93,11 +94,18 @@ where
         }
     }
 
-    fn has_begun(self: Pin<&mut Self>) -> bool {
-        matches!(
-            self.project().stage.project(),
+    /// Drops the work before its end, and what its chain holds before that.
+    fn abandon(self: Pin<&mut Self>) -> Result<W::Output, Ended> {
+        let mut this = self.project();
+        let began = matches!(
+            this.stage.as_mut().project(),
             StageProjected::Running { .. }
-        )
+        );
+        *this.standing = None;
+        discard(catch_unwind(AssertUnwindSafe(|| {
+            this.stage.set(Stage::Gone)
+        })));
+        Err(Ended::Closed(began))
     }
 }
 
@@ -262,7 +270,9 @@ pin_project! {
         body: Body<S, M, W>,
         exec: Exec,
         lane: Option<Arc<Lane<S>>>,
-        answer: Option<A>,
+        answer: A,
+        // What came of it, once it has ended.
+        ended: Option<Result<W::Output, Ended>>,
     }
 
     impl<S, M, W, A> PinnedDrop for Queued<S, M, W, A>
@@ -274,16 +284,12 @@ pin_project! {
         A: Answer<W::Output>,
     {
         fn drop(this: Pin<&mut Self>) {
-            let mut this = this.project();
-            if let Some(mut answer) = this.answer.take() {
-                let began = this.body.as_mut().has_begun();
-                // The work goes before its requester is told, and what its chain holds before the work.
-                *this.body.as_mut().project().standing = None;
-                discard(catch_unwind(AssertUnwindSafe(|| {
-                    this.body.as_mut().project().stage.set(Stage::Gone);
-                })));
-                answer.answer(Err(Ended::Closed(began)));
-            }
+            let this = this.project();
+            let ended = match this.ended.take() {
+                Some(ended) => ended,
+                None => this.body.abandon(),
+            };
+            this.answer.answer(ended);
         }
     }
 }
@@ -306,7 +312,8 @@ where
             body: Body::waiting(make, chain),
             exec: exec.clone(),
             lane,
-            answer: Some(answer),
+            answer,
+            ended: None,
         }
     }
 }
@@ -325,9 +332,7 @@ where
         match this.body.poll(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(ended) => {
-                if let Some(mut answer) = this.answer.take() {
-                    answer.answer(ended);
-                }
+                *this.ended = Some(ended);
                 Poll::Ready(())
             }
         }
@@ -338,7 +343,7 @@ impl<S, M, W, A> Start for Queued<S, M, W, A>
 where
     S: Send + 'static,
     M: FnOnce(Held<S>) -> W + Send,
-    W: Future + Send,
+    W: Future<Output: Send> + Send,
     A: Answer<W::Output>,
 {
     fn exec(&self) -> &Exec {
@@ -350,7 +355,7 @@ impl<S, M, W, A> Job<S> for Queued<S, M, W, A>
 where
     S: Send + 'static,
     M: FnOnce(Held<S>) -> W + Send + 'static,
-    W: Future + Send + 'static,
+    W: Future<Output: Send> + Send + 'static,
     A: Answer<W::Output> + 'static,
 {
     fn grant(mut self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, state: Option<Box<S>>) -> Due {
