@@ -173,16 +173,17 @@ impl Budget {
         Poke(before & STOP != 0)
     }
 
-    /// Joins the tail of the queue, unless units have come free meanwhile.
+    /// Joins the tail of the queue, unless units have come free meanwhile. `past_stop`: as for [`take`](Self::take). Being
+    /// nested is not enough: a drain does not know of the call yet.
     #[cold]
-    pub(crate) fn join(&self, arrival: Arrival<'_>) -> Joined {
+    pub(crate) fn join(&self, arrival: Arrival<'_>, past_stop: bool) -> Joined {
         if LOOKS > 0 && self.take_soon(arrival.units) {
             return Joined::Taken;
         }
         let mut queue = lock(&self.queue);
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            if word & STOP != 0 && !arrival.nested {
+            if word & STOP != 0 && !past_stop {
                 drop(queue);
                 return Joined::Stopping;
             }

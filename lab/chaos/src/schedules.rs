@@ -40,6 +40,16 @@ const SCENARIOS: &[Scenario] = &[
     ("resizing", 3, retries::resizing),
     ("crossing", 2, chains::crossing),
     ("outliving_its_parent", 2, chains::outliving_its_parent),
+    (
+        "pausing_past_its_parent",
+        3,
+        chains::pausing_past_its_parent,
+    ),
+    (
+        "queueing_past_its_parent",
+        2,
+        chains::queueing_past_its_parent,
+    ),
 ];
 
 /// How many priority changes PCT makes: bugs that need one preemption fewer are found with a known chance.

@@ -85,7 +85,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             return Poll::Ready(Err(self.denied(self.budget_site(), deadlock)));
         }
         let claim = &self.plan.claims[self.taken as usize];
-        let joined = claim.budget.join(Arrival {
+        let arrival = Arrival {
             counters: &self.plan.counters,
             operation: self.plan.number,
             units: claim.units,
@@ -93,7 +93,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             bare: self.bare(),
             counted: self.counted != Counted::Nothing,
             waker: cx.waker().clone(),
-        });
+        };
+        let joined = claim.budget.join(arrival, self.late);
         match joined {
             Joined::Taken => self.taken += 1,
             Joined::Queued(slot) => {
@@ -116,7 +117,14 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// A call with neither key nor budget is held by the lobby, so that a drain sees it.
     pub(super) fn enter_lobby(&mut self) -> bool {
-        self.lobby = self.lobby || self.plan.engine.lifecycle.enter(self.late);
+        let lifecycle = &self.plan.engine.lifecycle;
+        if !self.lobby && lifecycle.enter(self.late) {
+            self.lobby = true;
+            if self.late {
+                // A scan may have passed the lobby and not yet come to what is given back for this place.
+                lifecycle.note_late();
+            }
+        }
         self.lobby || self.admitted_late()
     }
 

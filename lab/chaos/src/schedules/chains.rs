@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bursar::{CallError, in_chain};
+use bursar::{Backoff, CallError, EndedBy, Permit, Policy, Retry, in_chain};
 use shuttle::future::block_on;
 use shuttle::thread;
 
-use super::world::{Fails, Operation, World, pause, turn, turning};
+use super::narrow::{Waiting, arrive};
+use super::world::{Fails, Flag, Operation, World, choose, pause, turn, turning};
 
 /// Two chains that cross, each holding what the other waits for: the bound on nested waits parts them, and both end.
 pub fn crossing() {
@@ -65,37 +66,93 @@ async fn nest(
 /// handler runs, and turned away or drained afterwards.
 pub fn outliving_its_parent() {
     let world = World::new();
-    let outer = world.operation("outer", &[(2, 1)], false);
-    let inner = Arc::new(world.operation("inner", &[(0, 1)], false));
-    let shared = Arc::clone(&world);
-    let caller = thread::spawn(move || {
-        let ran = block_on(outer.contract.run(|| async {
-            let (world, inner) = (Arc::clone(&shared), Arc::clone(&inner));
-            let part = in_chain(async move {
-                let ran = inner
-                    .contract
-                    .run(|| async {
-                        let _inside = world.ledger.enter(inner.claims, None);
-                        turn().await;
-                        Ok::<_, Fails>(())
-                    })
-                    .await;
-                assert!(
-                    ran.as_ref().map_or_else(CallError::is_stopping, |()| true),
-                    "{ran:?}"
-                );
-            });
+    let inner = world.operation("inner", &[(2, 1)], false);
+    outlive(&world, inner, 1, None, false);
+}
+
+/// The same, and what it needs is given back while it begins to wait for it.
+pub fn queueing_past_its_parent() {
+    let world = World::new();
+    let inner = world.operation("inner", &[(2, 1)], false);
+    let held = block_on(inner.contract.admit()).expect("free");
+    outlive(&world, inner, 1, Some(held), false);
+}
+
+/// The same during a drain, and it gives its unit back between two attempts: the drain ends neither before the pause nor in
+/// it.
+pub fn pausing_past_its_parent() {
+    let world = World::new();
+    let retry = Retry::up_to(2)
+        .on_transient()
+        .backoff(Backoff::exponential(Duration::from_millis(1)));
+    let policy = Policy::pure().claim("z", 1).retry(retry);
+    let inner = world.operation_of("inner", policy, &[(2, 1)]);
+    outlive(&world, inner, 2, None, true);
+}
+
+/// A part that is left behind makes its attempts, of which the last succeeds, while a permit is let go and the runtime
+/// drains. `closing`: the drain has begun before the part does.
+fn outlive(
+    world: &Arc<World>,
+    inner: Operation,
+    attempts: u32,
+    held: Option<Permit>,
+    closing: bool,
+) {
+    let outer = world.operation("outer", &[(0, 1)], false);
+    let (inner, shared) = (Arc::new(inner), Arc::clone(world));
+    let begin = Flag::default();
+    let begun = begin.clone();
+    let mut parent: Waiting = Box::pin(async move {
+        let ran = outer.contract.run(|| async {
+            begun.clone().raised().await;
+            let part = in_chain(part(Arc::clone(&shared), Arc::clone(&inner), attempts));
             let part = thread::spawn(move || block_on(part));
             turn().await;
             Ok::<_, Fails>(part)
-        }));
+        });
         // Refused when the drain came first.
-        if let Ok(part) = ran {
+        if let Ok(part) = ran.await {
             part.join().expect("the part ends");
         }
     });
+    let shared = Arc::clone(world);
+    let mut drain: Waiting = Box::pin(async move { shared.drain_and_count().await });
+    if closing {
+        arrive(&mut parent);
+        arrive(&mut drain);
+    }
+    begin.raise();
+    let parent = thread::spawn(move || block_on(parent));
     pause();
-    block_on(world.drain_and_count());
-    caller.join().expect("no caller fails");
+    drop(held);
+    block_on(drain);
+    parent.join().expect("no caller fails");
     world.assert_idle();
+}
+
+async fn part(world: Arc<World>, inner: Arc<Operation>, attempts: u32) {
+    let mut call = inner.contract.with();
+    let (ledger, claims) = (&world.ledger, inner.claims);
+    let run = call.run(|attempt| async {
+        let _inside = ledger.enter(claims, None);
+        // The first as long as its parent; what comes after a pause longer than a drain takes to say that it has ended.
+        let turns = match attempt.number() {
+            1 => choose(8),
+            _ => 32,
+        };
+        for _ in 0..turns {
+            turn().await;
+            world.assert_not_drained();
+        }
+        match attempt.number() {
+            number if number < attempts => Err(Fails::transient("again")),
+            _ => Ok(()),
+        }
+    });
+    match turning(&world.clock, run).await {
+        Ok(()) => {}
+        Err(CallError::Failed(ran)) => assert_eq!(ran.ended_by(), Some(EndedBy::Stopping)),
+        Err(error) => assert!(error.is_stopping(), "{error}"),
+    }
 }

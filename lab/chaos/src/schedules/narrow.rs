@@ -11,10 +11,10 @@ use shuttle::thread;
 use super::world::{Fails, World, choose, pause, turn};
 use crate::ledger::Line;
 
-type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The first poll, which fixes the place in the queue. No waker: whoever goes on polls again before it waits.
-fn arrive(waiting: &mut Waiting) {
+pub(super) fn arrive(waiting: &mut Waiting) {
     let poll = waiting
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));

@@ -21,6 +21,7 @@ pub struct World {
     pub runtime: Runtime,
     pub clock: ManualClock,
     pub ledger: Ledger,
+    drained: AtomicBool,
 }
 
 /// An operation and what it claims.
@@ -48,6 +49,7 @@ impl World {
                 .expect("valid budgets"),
             clock,
             ledger: Ledger::new(&CAPACITIES.map(|(_, capacity)| capacity)),
+            drained: AtomicBool::new(false),
         })
     }
 
@@ -72,12 +74,18 @@ impl World {
     /// Drained: nobody inside, nothing held.
     pub async fn drain(&self) {
         self.runtime.shutdown().await.expect("from outside");
+        self.drained.store(true, Ordering::SeqCst);
         let stats = self.runtime.stats();
         assert_eq!(stats.keys, 0, "drained too early: {stats}");
         for budget in &stats.budgets {
             assert_eq!(budget.in_use, 0, "drained too early: {stats}");
         }
         assert_eq!(self.ledger.empty(), Ok(()), "drained too early");
+    }
+
+    /// Said by a handler: no drain has ended yet.
+    pub fn assert_not_drained(&self) {
+        assert!(!self.drained.load(Ordering::SeqCst), "drained too early");
     }
 
     /// As [`drain`](Self::drain); and every call that was admitted is counted finished at this very moment.
