@@ -148,6 +148,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                     cx,
                     &self.plan.counters
                 ));
+                self.slot = None;
                 if state == State::Stopped {
                     return Poll::Ready(Err(self.stopped()));
                 }
@@ -156,6 +157,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             (Stage::AtBudget, Some(slot)) => {
                 let claim = &self.plan.claims[self.taken as usize];
                 let state = ready!(claim.budget.poll_wait(slot, cx, &self.plan.counters));
+                self.slot = None;
                 if state == State::Stopped {
                     return Poll::Ready(Err(self.stopped()));
                 }
@@ -349,6 +351,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.plan.counters.finished();
     }
 
+    /// The end of a call that goes the long way.
     #[cold]
     fn end_waiting(&mut self) {
         let engine = &self.plan.engine;
@@ -382,7 +385,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             }
         }
         self.end_wait();
-        self.watch_end();
+        // What it holds goes back after its times are noted, and also if the clock, which is the user's, panics then.
+        GivesBack(self).0.watch_end();
     }
 
     /// Budgets in reverse, the key last.
@@ -409,6 +413,16 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             let poke = claim.budget.give(claim.units);
             plan.engine.lifecycle.tell(poke);
         }
+    }
+}
+
+/// Gives everything back when dropped.
+struct GivesBack<'h, P: Deref<Target = Plan>>(&'h mut Holding<P>);
+
+impl<P: Deref<Target = Plan>> Drop for GivesBack<'_, P> {
+    fn drop(&mut self) {
+        self.0.stage = Stage::Over;
+        self.0.release();
     }
 }
 

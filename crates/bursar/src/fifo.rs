@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use slab::Slab;
 
 use crate::counters::Counters;
-use crate::wake::WakeList;
+use crate::wake::{Kept, WakeList};
 
 /// Names a waiter's record for the call that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) bare: bool,
     /// Already counted as admitted, having waited elsewhere before.
     pub(crate) counted: bool,
-    pub(crate) waker: Waker,
+    pub(crate) waker: Kept,
 }
 
 /// How an attempt to join a queue ended.
@@ -72,7 +72,7 @@ pub(crate) enum Joined {
 
 #[derive(Debug)]
 struct Waiter {
-    waker: Option<Waker>,
+    waker: Kept,
     operation: u32,
     units: u32,
     before: u32,
@@ -195,7 +195,7 @@ impl Slots {
             arrival.counters.queued();
         }
         let index = self.0.insert(Waiter {
-            waker: Some(arrival.waker),
+            waker: arrival.waker,
             operation: arrival.operation as u32,
             units: arrival.units,
             before: list.tail,
@@ -265,7 +265,7 @@ impl Slots {
         &mut self,
         slot: Slot,
         current: &Waker,
-        fresh: &mut Option<Waker>,
+        fresh: &mut Kept,
         counters: &Counters,
     ) -> Polled {
         let waiter = self.at(slot.index());
@@ -274,11 +274,7 @@ impl Slots {
         }
         if fresh.is_some() {
             std::mem::swap(&mut waiter.waker, fresh);
-        } else if !waiter
-            .waker
-            .as_ref()
-            .is_some_and(|kept| kept.will_wake(current))
-        {
+        } else if !waiter.waker.will_wake(current) {
             return Polled::Stale;
         }
         Polled::Waiting
@@ -312,7 +308,7 @@ impl Slots {
         }
         Removed {
             state: waiter.state,
-            waker: waiter.waker.take(),
+            waker: std::mem::take(&mut waiter.waker),
         }
     }
 
@@ -383,14 +379,14 @@ pub(crate) enum Polled {
 /// [`Slots::poll`] under the lock of whoever has the record; wakers are cloned and dropped outside of it.
 pub(crate) fn poll_record(
     cx: &mut Context<'_>,
-    mut look: impl FnMut(&Waker, &mut Option<Waker>) -> Polled,
+    mut look: impl FnMut(&Waker, &mut Kept) -> Polled,
 ) -> Poll<State> {
-    let mut fresh = None;
+    let mut fresh = Kept::default();
     loop {
         match look(cx.waker(), &mut fresh) {
             Polled::Ended(removed) => return Poll::Ready(removed.state),
             Polled::Waiting => return Poll::Pending,
-            Polled::Stale => fresh = Some(cx.waker().clone()),
+            Polled::Stale => fresh = Kept::of(cx),
         }
     }
 }
@@ -404,5 +400,5 @@ pub(crate) struct Removed {
         dead_code,
         reason = "kept for its drop, which must come after the lock"
     )]
-    waker: Option<Waker>,
+    waker: Kept,
 }

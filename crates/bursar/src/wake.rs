@@ -1,12 +1,12 @@
 //! Wakers collected under a lock and woken after it.
 //!
 //! 1. A waker is user code: it is never woken, cloned or dropped under a lock.
-//! 2. Every collected waker is woken exactly once, even when one of them panics. Such a panic ends here: the panic hook
+//! 2. Nobody is left out for the panic of another's waker. Every collected waker is woken exactly once, even when one of them panics. Such a panic ends here: the panic hook
 //!    has reported it, it belongs to the task that was to be woken, and the call that happens to give units back has
-//!    more to give back after it.
+//!    more to give back after it. What a waker panics with when it is dropped unwoken ends here as well.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 /// Wakers to be woken, in order, when the list is dropped. One waker costs no allocation.
 #[derive(Debug, Default)]
@@ -42,6 +42,45 @@ impl Drop for WakeList {
         for waker in std::iter::once(first).chain(rest) {
             // See invariant 2 for the panic that is dropped.
             let _reported = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
+
+/// A waker kept for later, or none. It is dropped outside of any lock, and may be dropped in the middle of giving things
+/// back: what it panics with then ends here.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Option<Waker>);
+
+impl Kept {
+    pub(crate) fn of(cx: &Context<'_>) -> Self {
+        Self(Some(cx.waker().clone()))
+    }
+
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn will_wake(&self, other: &Waker) -> bool {
+        self.0.as_ref().is_some_and(|waker| waker.will_wake(other))
+    }
+
+    /// The waker, to be woken.
+    pub(crate) fn take(&mut self) -> Option<Waker> {
+        self.0.take()
+    }
+}
+
+impl From<Waker> for Kept {
+    fn from(waker: Waker) -> Self {
+        Self(Some(waker))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(waker) = self.0.take() {
+            // See invariant 2.
+            let _reported = catch_unwind(AssertUnwindSafe(|| drop(waker)));
         }
     }
 }

@@ -6,7 +6,7 @@
 //! Invariants:
 //! 1. A call of a watched operation has an entry from the moment it first waits, or starts, until it ends. It goes no
 //!    short way, so the hooks are in the long one alone (`call.rs`).
-//! 2. The clock is read once at each change, before a lock is taken. Locks are leaves; no user code runs under them.
+//! 2. The clock is read once at each change, under no lock. Locks are leaves; no user code runs under them.
 //! 3. The time of a call is split: waiting for a key or units, executing, or neither (pauses between attempts).
 
 use std::num::NonZeroUsize;
@@ -218,10 +218,10 @@ impl Watch {
         let (Some(of), Some(entry)) = (&of.0, self.0.take()) else {
             return;
         };
-        let now = clock.now();
+        // Removed first: a clock that panics leaves no entry behind.
         let (shard, index) = place(entry);
         let mut live = lock(&of.shards[shard]).remove(index);
-        live.becomes(None, now);
+        live.becomes(None, clock.now());
         let mut times = lock(&of.times);
         record(&mut times.waiting, live.waited);
         if live.started {

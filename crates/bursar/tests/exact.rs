@@ -4,11 +4,14 @@
 
 mod common;
 
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bursar::{
-    Backoff, CallSnapshot, Contract, Doing, Failure, ManualClock, Policy, Quantiles, Retry,
-    Runtime, Times,
+    Backoff, CallSnapshot, Clock, Contract, Doing, Failure, ManualClock, Policy, Quantiles, Retry,
+    Runtime, Timer, Times,
 };
 use common::room::Room;
 use common::{Answer, Script, assert_idle, ms};
@@ -267,4 +270,43 @@ fn e2_exact_keeps_a_blocking_handler_until_it_has_really_ended() {
     let permit = assert_ready_ok!(next.poll());
     drop(permit);
     assert_about(times(&runtime, 0).running.max, 100);
+}
+
+/// Panics as soon as it is told to, until it is told not to.
+#[derive(Clone)]
+struct Broken(ManualClock, Arc<AtomicBool>);
+
+impl Clock for Broken {
+    fn now(&self) -> Instant {
+        assert!(!self.1.load(Ordering::Relaxed), "boom");
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Timer {
+        self.0.sleep_until(deadline)
+    }
+}
+
+#[test]
+fn b8_a_clock_that_panics_while_a_watched_call_ends_loses_nothing() {
+    let broken = Arc::new(AtomicBool::new(false));
+    let clock = Broken(ManualClock::new(), Arc::clone(&broken));
+    let builder = Runtime::builder().resource("a", 1).resource("b", 1);
+    let runtime = builder.clock(clock).exact().build().unwrap();
+    let both = contract(&runtime, "both", &["a", "b"]);
+    let only_b = contract(&runtime, "b", &["b"]);
+    let held = assert_ready_ok!(spawn(only_b.admit()).poll());
+    let mut waits = spawn(both.admit());
+    assert_pending!(waits.poll());
+    let ends = |end: &mut dyn FnMut()| {
+        broken.store(true, Ordering::Relaxed);
+        let ended = catch_unwind(AssertUnwindSafe(end));
+        broken.store(false, Ordering::Relaxed);
+        assert!(ended.is_err(), "the clock's panic is not hidden");
+    };
+    let (mut waits, mut held) = (Some(waits), Some(held));
+    ends(&mut || drop(waits.take()));
+    ends(&mut || drop(held.take()));
+    assert_idle(&runtime);
+    assert_eq!(calls(&runtime), []);
 }

@@ -6,11 +6,13 @@ mod common;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 
 use bursar::{
-    Attempt, Contract, Failure, Handler, ManualClock, Permit, Policy, Retry, Runtime, handler_fn,
+    Attempt, Backoff, Contract, Failure, Handler, ManualClock, Permit, Policy, Retry, Runtime,
+    handler_fn,
 };
 use common::{Answer, Error, Gate, assert_idle, counts, in_use, ms, runtime, waiting};
 use tokio_test::task::Spawn;
@@ -356,4 +358,59 @@ fn c9_a_panic_of_other_user_code_leaves_nothing_behind() {
     assert!(catch_unwind(AssertUnwindSafe(|| call.poll().is_ready())).is_err());
     assert_idle(&runtime);
     assert_eq!(counts(&runtime, "typed").admitted, 0);
+}
+
+/// A task whose last waker panics when it is dropped.
+struct Fuse(Arc<AtomicU32>);
+
+impl Wake for Fuse {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("boom");
+    }
+}
+
+#[test]
+fn b8_a_waker_that_panics_when_it_is_dropped_loses_nothing() {
+    let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
+    let contract = |name: &str, policy| runtime.contract(name, policy).unwrap();
+    let backoff = Backoff::exponential(ms(5));
+    let retry = Retry::up_to(2).on_transient().backoff(backoff);
+    let both = Policy::pure().claim("a", 1).claim("b", 1).retry(retry);
+    let both = contract("both", both);
+    let only_b = contract("b", Policy::pure().claim("b", 1));
+    let free = contract("free", Policy::pure());
+    let blown = Arc::new(AtomicU32::new(0));
+    let mut made = 0;
+    for waits_for in ["b", "the key", "its next attempt"] {
+        for polls in [1, 2] {
+            let held = match waits_for {
+                "b" => Some(assert_ready_ok!(task::spawn(only_b.admit()).poll())),
+                "the key" => Some(assert_ready_ok!(
+                    task::spawn(free.with().key("k").admit()).poll()
+                )),
+                _ => None,
+            };
+            let mut builder = both.with().key("k");
+            let mut call =
+                Box::pin(builder.run(|_| async { Answer::Err(Failure::transient("again")) }));
+            for _ in 0..polls {
+                made += 1;
+                let waker = Waker::from(Arc::new(Fuse(Arc::clone(&blown))));
+                // What keeps the waker from now on is the queue, and for a pause a timer, whose panic is seen here.
+                let mut cx = Context::from_waker(&waker);
+                let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut cx)));
+                let timer = waits_for == "its next attempt";
+                assert!(polled.map_or(timer, |polled| polled.is_pending()));
+            }
+            let _timer = catch_unwind(AssertUnwindSafe(|| drop(call)));
+            drop(held);
+            assert_idle(&runtime);
+        }
+    }
+    assert_eq!(blown.load(Ordering::Relaxed), made);
 }

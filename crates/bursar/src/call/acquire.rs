@@ -15,6 +15,7 @@ use crate::fifo::{Arrival, Joined};
 use crate::key::Key;
 use crate::keys::Asked;
 use crate::refusal::Site;
+use crate::wake::Kept;
 
 impl<P: Deref<Target = Plan>> Holding<P> {
     pub(super) fn ask_for_key(
@@ -28,7 +29,11 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             let late = self.late;
             let nested = late || chain::inside(engine.id());
             let bare = !self.lobby;
-            let mut waker = (!plan.reject).then(|| cx.waker().clone());
+            let mut waker = if plan.reject {
+                Kept::default()
+            } else {
+                Kept::of(cx)
+            };
             let mut deadlock = false;
             let waiting = &mut self.waiting;
             // Without an arrival the call is refused.
@@ -37,14 +42,14 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                 if deadlock || plan.reject || !reserve_wait(plan, waiting) {
                     return None;
                 }
-                waker.take().map(|waker| Arrival {
+                Some(Arrival {
                     counters: &plan.counters,
                     operation: plan.number,
                     units: 0,
                     nested,
                     bare,
                     counted: false,
-                    waker,
+                    waker: std::mem::take(&mut waker),
                 })
             };
             let caller = plan.counters.number();
@@ -92,7 +97,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             nested: self.late || chain::inside(self.plan.engine.id()),
             bare: self.bare(),
             counted: self.counted != Counted::Nothing,
-            waker: cx.waker().clone(),
+            waker: Kept::of(cx),
         };
         let joined = claim.budget.join(arrival, self.late);
         match joined {

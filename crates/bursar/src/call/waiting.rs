@@ -138,7 +138,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             nested,
             bare: false,
             counted: true,
-            waker,
+            waker: waker.into(),
         });
         let Some(slot) = parked else {
             if needs_lobby {
@@ -149,8 +149,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.plan.counters.paused(false);
         self.give_units();
         self.stage = Stage::Parked;
-        self.becomes(Doing::Pausing);
         self.slot = Some(slot);
+        self.becomes(Doing::Pausing);
         true
     }
 
