@@ -232,6 +232,17 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_differ_are_hashed_to_different_numbers() {
+        use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let keys = (0..1_000)
+            .map(|key| Key::from(format!("{key}, told at length or not").repeat(key % 3)));
+        let hashes: std::collections::HashSet<u64> = keys.map(|key| hasher.hash_one(key)).collect();
+        // A third of them are empty.
+        assert_eq!(hashes.len(), 667);
+    }
+
+    #[test]
     fn a_key_is_four_words() {
         assert_eq!(size_of::<Key>(), 32);
     }

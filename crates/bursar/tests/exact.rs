@@ -310,3 +310,68 @@ fn b8_a_clock_that_panics_while_a_watched_call_ends_loses_nothing() {
     assert_idle(&runtime);
     assert_eq!(calls(&runtime), []);
 }
+
+/// A call that ends is not one that stops pausing.
+#[test]
+fn e2_exact_calls_that_have_ended_hide_none_that_pauses() {
+    let (runtime, _) = exact(&[("db", 1)]);
+    let retry = Retry::up_to(2)
+        .on_transient()
+        .backoff(Backoff::exponential(ms(10)));
+    let load = Policy::pure().claim("db", 1).retry(retry);
+    let load = runtime.contract("load", load).unwrap();
+    for _ in 0..3 {
+        assert_ready_ok!(spawn(load.run(|| async { Answer::Ok(7) })).poll());
+    }
+    let mut pauses = spawn(load.run(|| async { Answer::Err(Failure::transient("lost")) }));
+    assert_pending!(pauses.poll());
+    let seen = &runtime.snapshot().operations[0];
+    assert_eq!((seen.executing, seen.paused, seen.waiting), (0, 1, 0));
+    drop(pauses);
+    assert!(calls(&runtime).is_empty());
+    assert_idle(&runtime);
+}
+
+/// Each call has an entry of its own, whichever thread it was made on, and takes that away when it ends on another.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "another thread is the subject")]
+fn e2_exact_calls_of_several_threads_are_all_shown() {
+    let (runtime, _) = exact(&[("db", 8)]);
+    let load = contract(&runtime, "load", &["db"]);
+    let mut held = Vec::new();
+    for made in 1..=4 {
+        let admit = || assert_ready_ok!(spawn(load.admit()).poll());
+        held.push(admit());
+        let there = std::thread::scope(|scope| scope.spawn(admit).join());
+        held.push(there.expect("no check fails"));
+        assert_eq!(calls(&runtime).len(), 2 * made);
+    }
+    for left in (0..8).rev() {
+        drop(held.pop());
+        assert_eq!(calls(&runtime).len(), left);
+    }
+    assert_eq!(times(&runtime, 0).running.count, 8);
+    assert_idle(&runtime);
+}
+
+/// Nothing is said of keys for which nobody waits, nor of times of an operation that nobody has called.
+#[test]
+fn e2_what_has_not_happened_is_not_told() {
+    let (runtime, _) = exact(&[("db", 1)]);
+    let (load, _idle) = (
+        contract(&runtime, "load", &["db"]),
+        contract(&runtime, "idle", &[]),
+    );
+    let mut with = load.with().key("acme");
+    let held = assert_ready_ok!(spawn(with.admit()).poll());
+    let text = runtime.snapshot().to_string();
+    assert!(
+        !text.contains("0 calls") && !text.contains("for key"),
+        "{text}"
+    );
+    drop(held);
+    let text = runtime.snapshot().to_string();
+    let heads = text.lines().position(|line| line.contains("waited p50"));
+    let mut below = text.lines().skip(heads.expect("a call has ended"));
+    assert!(below.all(|line| !line.starts_with("idle")), "{text}");
+}

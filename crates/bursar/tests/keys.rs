@@ -5,6 +5,7 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use bursar::{
     CallError, Contract, Failure, Key, Outcome, Permit, Policy, Retry, Runtime, handler_fn,
@@ -432,4 +433,22 @@ fn b6_waiters_of_ten_thousand_keys_leave_nothing_behind() {
     }
     drop(waiters);
     assert_idle(&runtime);
+}
+
+/// A hundred thousand of them, so that some meet where the table looks for them.
+#[test]
+fn b6_a_key_of_another_space_is_another_key_wherever_it_lies() {
+    let (runtime, _) = runtime(&[("db", 2)]);
+    let of = |name: &str, space: &str| {
+        let policy = Policy::pure().key_space(space).reject();
+        runtime.contract(name, policy).unwrap()
+    };
+    let (here, there) = (of("here", "a"), of("there", "b"));
+    for key in 0..100_000_u32 {
+        let (mut one, mut other) = (here.with().key(key), there.with().key(key));
+        let held = assert_ready_ok!(spawn(one.admit()).poll());
+        let free = spawn(other.admit()).poll();
+        assert!(matches!(free, Poll::Ready(Ok(_))), "key {key}: {free:?}");
+        drop(held);
+    }
 }

@@ -171,6 +171,25 @@ fn e2_refused_at_the_gate_a_call_has_no_outcome() {
     assert_eq!((of.rejected, of.outcomes), (1, Outcomes::default()));
 }
 
+/// A call that ends is not one that stops pausing.
+#[test]
+fn e2_calls_that_have_ended_hide_none_that_pauses() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let retry = Retry::up_to(2)
+        .on_transient()
+        .backoff(Backoff::exponential(ms(10)));
+    let load = Policy::pure().claim("db", 1).retry(retry);
+    let load = runtime.contract("load", load).unwrap();
+    for _ in 0..3 {
+        assert_ready_ok!(spawn(load.run(seven)).poll());
+    }
+    let fails = || async { Err::<(), _>(Failure::<Error>::transient("lost")) };
+    let mut pauses = spawn(load.run(fails));
+    assert_pending!(pauses.poll());
+    let seen = &runtime.snapshot().operations[0];
+    assert_eq!((seen.executing, seen.paused, seen.waiting), (0, 1, 0));
+}
+
 /// Past the stop a call that waits for its key holds a place where the drain finds it, and ends by giving that back.
 #[test]
 fn e2_a_nested_call_that_leaves_the_queue_of_its_key_during_a_drain_never_ran() {

@@ -93,3 +93,28 @@ fn e2_counters_and_drain_reports_serialize_too() {
     let expected = json!({ "operation": "load", "ended": 0, "withdrawn": 0, "running": 0 });
     assert_eq!(shown["operations"][0], expected);
 }
+
+#[cfg(feature = "exact")]
+#[test]
+fn e2_an_exact_snapshot_comes_back_with_its_times() {
+    let clock = bursar::ManualClock::new();
+    let builder = bursar::Runtime::builder().clock(clock.clone()).exact();
+    let runtime = builder.resource("db", 1).build().unwrap();
+    let policy = Policy::pure().claim("db", 1);
+    let load = runtime.contract("load", policy).unwrap();
+    let mut call = load.with().key("acme");
+    let held = assert_ready_ok!(spawn(call.admit()).poll());
+    let mut waits = spawn(load.admit());
+    assert_pending!(waits.poll());
+    clock.advance(common::ms(1_500));
+    let snapshot = runtime.snapshot();
+    let shown = serde_json::to_value(&snapshot).unwrap();
+    assert_eq!(shown["budgets"][0]["longest_wait_seconds"], 1.5);
+    assert_eq!(shown["budgets"][0]["holders"][0]["oldest_seconds"], 1.5);
+    assert_eq!(shown["calls"][0]["age_seconds"], 1.5);
+    let back: Snapshot = serde_json::from_value(shown).unwrap();
+    assert_eq!(back, snapshot);
+    let negative = json!({ "count": 1, "p50_seconds": -1.0, "p90_seconds": 0, "p99_seconds": 0, "max_seconds": 0 });
+    assert!(serde_json::from_value::<bursar::Quantiles>(negative).is_err());
+    drop((held, waits));
+}

@@ -30,6 +30,7 @@ const SCENARIOS: &[Scenario] = &[
         1,
         narrow::finished_before_drained,
     ),
+    ("refused_at_the_gate", 2, narrow::refused_at_the_gate),
     (
         "joining_a_closing_queue",
         1,

@@ -182,9 +182,11 @@ pub fn write_if_new(path: &Path, text: &[u8]) -> std::io::Result<()> {
 
 /// With everything that features add: what a feature that is off puts in its place is empty.
 const LIBRARY_ALONE: &[&str] = &["check", "--lib", "-p", "bursar", "--all-features"];
+/// Turns stand on the core's chains, so their tests are asked too.
 #[rustfmt::skip]
 const TESTS: &[&str] = &[
-    "test", "--no-run", "--lib", "--tests", "-p", "bursar", "-p", "model", "-p", "chaos", "--all-features",
+    "test", "--no-run", "--lib", "--tests", "--all-features",
+    "-p", "bursar", "-p", "bursar-spot", "-p", "model", "-p", "chaos",
 ];
 
 /// Errors, or the test programs.

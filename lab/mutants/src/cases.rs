@@ -9,7 +9,7 @@ use crate::build::Program;
 use crate::process::{self, End, Given};
 
 /// Executions by which a scenario is judged under shuttle's schedules, and by which it is seen what it comes to.
-const SCHEDULES: u32 = 4_000;
+const SCHEDULES: u32 = 20_000;
 const GLANCE: u32 = 400;
 
 /// What a test may take at first, and at least what a mutant may make of it.

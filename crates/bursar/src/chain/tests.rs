@@ -1,4 +1,4 @@
-use super::links::{Chain, HoldId, Standing, holds, regate};
+use super::links::{Chain, HoldId, RuntimeId, Standing, holds, regate};
 use super::*;
 
 fn frame(engine: usize) -> Frame {
@@ -158,4 +158,32 @@ fn a_long_chain_is_dropped_without_recursion() {
     }
     chain.scope(|| assert!(inside(8)));
     drop(chain);
+}
+
+#[test]
+fn what_runs_inside_of_something_is_told_what_that_holds() {
+    let holds = |gate: bool, claim: bool| {
+        let hold = |yes: bool| yes.then(HoldId::unique);
+        let mut turn = Standing::new(Some(RuntimeId(8)), 16, hold(gate), hold(claim));
+        turn.alone(|| {
+            assert!(links::inside(RuntimeId(8)) && !links::inside(RuntimeId(16)));
+            assert!(!Chain::current().is_empty());
+            links::holds_something()
+        })
+    };
+    assert!(!holds(false, false) && holds(true, false) && holds(false, true) && holds(true, true));
+    let call = |claims_nothing: bool, key: u64| {
+        let frame = Frame {
+            engine: 8,
+            operation: Frame::number(1, claims_nothing),
+            key,
+        };
+        let entered = enter(frame, &mut None);
+        let holds = links::holds_something();
+        drop(entered.leave());
+        holds
+    };
+    assert!(!call(true, 0) && call(true, 1) && call(false, 0) && call(false, 1));
+    assert!(!links::holds_something() && !links::inside(RuntimeId(8)));
+    assert!(Chain::current().is_empty());
 }

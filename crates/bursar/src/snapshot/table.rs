@@ -452,3 +452,6 @@ impl Table {
         write!(f, "\n{}", text.trim_end())
     }
 }
+
+#[cfg(all(test, not(bursar_loom)))]
+mod tests;

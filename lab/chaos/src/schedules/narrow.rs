@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use shuttle::future::block_on;
 use shuttle::thread;
 
-use super::world::{Fails, World, choose, pause, turn};
+use super::world::{Fails, World, choose, judge, pause, turn};
 use crate::ledger::Line;
 
 pub(super) type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -149,6 +149,28 @@ pub fn finished_before_drained() {
     });
     block_on(world.drain_and_count());
     caller.join().expect("no caller fails");
+    world.assert_idle();
+}
+
+/// A call that is turned away for want of capacity is counted before the drain ends, or refused at the gate (E1).
+pub fn refused_at_the_gate() {
+    let world = World::new();
+    let operation = world.operation("operation", &[(1, 1)], true);
+    let held = block_on(operation.contract.admit()).expect("free");
+    let shared = Arc::clone(&world);
+    let caller = thread::spawn(move || {
+        let ran = block_on(operation.contract.run(|| async {
+            drop(shared.ledger.enter(operation.claims, None));
+            Ok::<_, Fails>(())
+        }));
+        judge(&ran);
+    });
+    drop(held);
+    block_on(world.drain_and_count());
+    let admitted = world.runtime.stats().total().admitted;
+    caller.join().expect("no caller fails");
+    let after = world.runtime.stats().total().admitted;
+    assert_eq!(admitted, after, "admitted after the drain has ended");
     world.assert_idle();
 }
 

@@ -20,6 +20,10 @@ pub fn pausing_into_a_drain() {
         .backoff(Backoff::exponential(MILLISECOND));
     let policy = Policy::non_idempotent().claim("a", 2).retry(retry);
     let pausing = world.operation_of("pausing", policy, &[(0, 2)]);
+    // Without a claim nothing but its own place shows it to the drain.
+    let bare = Policy::non_idempotent().retry(retry);
+    let bare = world.operation_of("bare", bare, &[]);
+    let pausing = if choose(2) == 0 { pausing } else { bare };
     let light = world.operation("light", &[(0, 1)], false);
     let shared = Arc::clone(&world);
     let caller = thread::spawn(move || {
