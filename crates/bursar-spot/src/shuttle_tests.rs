@@ -4,17 +4,19 @@
 //! schedules each scenario runs under each scheduler (2,000 unless said).
 
 use std::future::poll_fn;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bursar::{ManualClock, Runtime};
 use shuttle::future::{block_on, spawn};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 
-use crate::{CloseReason, Host, Spot, SpotErrorKind, Turn};
+use crate::{CloseReason, Host, PerActor, Schedule, Spot, SpotErrorKind, Turn};
 
 fn check(scenario: fn()) {
     let schedules = std::env::var("SPOT_SCHEDULES")
@@ -26,12 +28,12 @@ fn check(scenario: fn()) {
 }
 
 fn host() -> Host {
-    let runtime = Runtime::builder()
-        .resource("unit", 1)
-        .clock(ManualClock::new())
-        .build()
-        .expect("the budget is right");
-    Host::new(&runtime)
+    host_on(ManualClock::new())
+}
+
+fn host_on(clock: ManualClock) -> Host {
+    let runtime = Runtime::builder().resource("unit", 1).clock(clock);
+    Host::new(&runtime.build().expect("the budget is right"))
 }
 
 /// One turn's stretch of work: nobody else is inside meanwhile.
@@ -268,6 +270,221 @@ fn shuttle_f11_an_eviction_races_messages_and_loses_none() {
             }
             family.at("a").close().await.expect("nobody holds it");
             assert_eq!(kept.load(Ordering::Relaxed), 2);
+        });
+    });
+}
+
+/// Says nothing to the hook, which under shuttle takes every panic for the end of the test.
+fn panics() {
+    resume_unwind(Box::new("a turn panics"));
+}
+
+#[test]
+fn shuttle_f12_a_panic_passes_the_gate_on() {
+    check(|| {
+        block_on(async {
+            let host = host();
+            let spot = host.create("s", 0_u32).expect("the name is free");
+            let actor = spot.actor(());
+            let inside = Arc::new(AtomicBool::new(false));
+            let askers: Vec<_> = (0..4)
+                .map(|asker| {
+                    let (spot, actor) = (spot.clone(), actor.clone());
+                    let inside = Arc::clone(&inside);
+                    spawn(async move {
+                        let asked = match asker {
+                            0 => {
+                                let asked = spot.request(|turn| async move {
+                                    pause().await;
+                                    panics();
+                                    drop(turn);
+                                });
+                                asked.await
+                            }
+                            1 => {
+                                let asked = actor.request(|turn| async move {
+                                    let (_turn, ()) = turn.yield_on(pause()).await;
+                                    panics();
+                                });
+                                asked.await
+                            }
+                            _ => spot.request(move |turn| yielding(turn, inside)).await,
+                        };
+                        let panicked = asked.map_err(|error| error.kind());
+                        let expected = if asker < 2 {
+                            Err(SpotErrorKind::Panicked)
+                        } else {
+                            Ok(())
+                        };
+                        assert_eq!(panicked, expected);
+                    })
+                })
+                .collect();
+            for asker in askers {
+                asker.await.expect("no asker fails");
+            }
+            let total = spot.request(|mut turn| async move { *turn.state() });
+            assert_eq!(total.await.expect("it stays open"), 4);
+            actor
+                .request(|_turn| async {})
+                .await
+                .expect("the claim is free");
+        });
+    });
+}
+
+#[test]
+fn shuttle_f12_a_panic_that_closes_its_spot_runs_the_last_turn_once() {
+    check(|| {
+        block_on(async {
+            let host = host();
+            let last = Arc::new(AtomicU32::new(0));
+            let closings = Arc::clone(&last);
+            let spot: Spot<u32> = host
+                .spot("s")
+                .close_on_panic()
+                .on_closing(move |_turn, reason| {
+                    assert_eq!(reason, CloseReason::Panicked);
+                    closings.fetch_add(1, Ordering::Relaxed);
+                    async {}
+                })
+                .create(0)
+                .expect("the name is free");
+            let askers: Vec<_> = (0..3)
+                .map(|asker| {
+                    let spot = spot.clone();
+                    spawn(async move {
+                        let asked = spot.request(move |turn| async move {
+                            let (_turn, ()) = turn.yield_on(pause()).await;
+                            if asker < 2 {
+                                panics();
+                            }
+                        });
+                        match asked.await.map_err(|error| error.kind()) {
+                            Ok(()) => assert_eq!(asker, 2),
+                            Err(SpotErrorKind::Panicked) => assert!(asker < 2),
+                            Err(kind) => assert_eq!(kind, SpotErrorKind::Closed),
+                        }
+                    })
+                })
+                .collect();
+            for asker in askers {
+                asker.await.expect("no asker fails");
+            }
+            while host.find::<u32>("s").is_some() {
+                pause().await;
+            }
+            assert_eq!(last.load(Ordering::Relaxed), 1);
+        });
+    });
+}
+
+#[test]
+fn shuttle_f8_a_timer_registered_again_races_its_own_tick() {
+    check(|| {
+        block_on(async {
+            let clock = ManualClock::new();
+            let host = host_on(clock.clone());
+            let spot = host.create("s", ()).expect("the name is free");
+            let inside = Arc::new(AtomicBool::new(false));
+            let ran: Arc<[AtomicU32; 2]> = Arc::default();
+            let register = {
+                let (spot, ran) = (spot.clone(), Arc::clone(&ran));
+                move |generation: usize| {
+                    let (inside, ran) = (Arc::clone(&inside), Arc::clone(&ran));
+                    let each = Schedule::every(Duration::from_millis(1));
+                    let registered = spot.timer("t", each, move |turn: Turn<()>, tick| {
+                        let section = Section::enter(&inside);
+                        let count = ran[generation].fetch_add(1, Ordering::Relaxed) + 1;
+                        assert_eq!(tick.delivery, u64::from(count));
+                        async move {
+                            // The claim is kept: neither generation ticks meanwhile.
+                            let (_turn, ()) = turn.yield_on(pause()).await;
+                            drop(section);
+                        }
+                    });
+                    registered.expect("it stays open");
+                }
+            };
+            register(0);
+            let turns = clock.clone();
+            let ticks = spawn(async move { turns.advance(Duration::from_millis(1)) });
+            let again = spawn(async move { register(1) });
+            ticks.await.expect("no task fails");
+            again.await.expect("no task fails");
+            // One tick of the first was due, and whatever it had queued does not run after it.
+            let counts = || [0, 1].map(|at| ran[at].load(Ordering::Relaxed));
+            assert!(counts()[0] <= 1);
+            clock.advance(Duration::from_millis(1));
+            while counts()[1] == 0 {
+                pause().await;
+            }
+            spot.cancel_timer("t");
+            host.close("s").await.expect("nobody holds it");
+            let ended = counts();
+            clock.advance(Duration::from_millis(5));
+            pause().await;
+            assert_eq!((counts(), ended[0] <= 1), (ended, true));
+        });
+    });
+}
+
+#[test]
+fn shuttle_f6_work_waits_for_space_no_longer_than_its_gate_is_held() {
+    check(|| {
+        block_on(async {
+            let host = host();
+            let spot = host.spot("s").kind::<PerActor>().queue(1);
+            let spot = spot.create(()).expect("the name is free");
+            let senders: Vec<_> = (0..2)
+                .map(|_| {
+                    let actor = spot.actor(0_u32);
+                    spawn(async move {
+                        for number in 0..2 {
+                            let sent = actor.send(move |mut turn| async move {
+                                pause().await;
+                                assert_eq!(*turn.actor(), number);
+                                *turn.actor() += 1;
+                            });
+                            sent.await.expect("there will be space");
+                        }
+                        let asked = actor.request(|mut turn| async move { *turn.actor() });
+                        assert_eq!(asked.await.expect("there will be space"), 2);
+                    })
+                })
+                .collect();
+            for sender in senders {
+                sender.await.expect("no sender fails");
+            }
+        });
+    });
+}
+
+#[test]
+fn shuttle_f11_a_shutdown_lets_work_end_that_is_handed_on_meanwhile() {
+    check(|| {
+        block_on(async {
+            let host = host();
+            let [a, b] = ["a", "b"].map(|name| host.create(name, ()).expect("the name is free"));
+            let ran = Arc::new(AtomicU32::new(0));
+            let count = Arc::clone(&ran);
+            let sent = a.send(move |turn| async move {
+                pause().await;
+                let sent = b.send(move |turn| async move {
+                    let back = a.send(move |_turn| async move {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    });
+                    back.await.expect("live work may");
+                    drop(turn);
+                });
+                sent.await.expect("live work may");
+                drop(turn);
+            });
+            sent.await.expect("it is open");
+            let far = Duration::from_secs(60);
+            let report = host.shutdown_within(far).await.expect("all of it ends");
+            assert_eq!((report.closed, report.cut_short), (2, 0));
+            assert_eq!(ran.load(Ordering::Relaxed), 1);
         });
     });
 }
