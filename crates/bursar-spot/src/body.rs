@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use crate::exec::Exec;
 use crate::frame::{self, BodyId, Due, Kept, Start};
 use crate::held::{Held, Lane};
+use crate::span::Span;
 use crate::strand::{Job, Strand, discard};
 
 /// How a body ended without its own answer.
@@ -269,6 +270,7 @@ pin_project! {
         #[pin]
         body: Body<S, M, W>,
         exec: Exec,
+        span: Span,
         lane: Option<Arc<Lane<S>>>,
         answer: A,
         // What came of it, once it has ended.
@@ -311,10 +313,17 @@ where
         Self {
             body: Body::waiting(make, chain),
             exec: exec.clone(),
+            span: Span::none(),
             lane,
             answer,
             ended: None,
         }
+    }
+
+    /// Has it polled in this span.
+    pub(crate) fn in_span(mut self, span: Span) -> Self {
+        self.span = span;
+        self
     }
 }
 
@@ -329,7 +338,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        match this.body.poll(cx) {
+        match this.span.scope(|| this.body.poll(cx)) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(ended) => {
                 *this.ended = Some(ended);

@@ -24,6 +24,7 @@ use crate::held::{Held, Lane};
 use crate::kind::{Kind, SharedGate};
 use crate::line::Ticket;
 use crate::shared::Shared;
+use crate::span::Span;
 use crate::strand::{BoxJob, Strand, discard};
 use crate::turn::Turn;
 
@@ -57,7 +58,10 @@ pub(crate) fn on_complete<S, F, C, W>(
         lane,
         owed,
     };
-    shared.exec.spawn(completion).detach();
+    shared
+        .exec
+        .spawn(Span::current().carry(completion))
+        .detach();
 }
 
 /// A completion to come, counted as lost unless its callback is handed in.
@@ -142,7 +146,7 @@ where
             let shared = &strand.common.shared;
             let (work, lost) = (move |held| callback(held, out), Lost(Arc::clone(shared)));
             let queued = Queued::new(&shared.exec, lane, Chain::default(), work, lost);
-            let job: BoxJob<S> = Box::pin(queued);
+            let job: BoxJob<S> = Box::pin(queued.in_span(Span::current()));
             // Turned away or not, from here on it counts itself.
             let _turn = strand.resume(job, index);
             this.owed.handed_in = true;

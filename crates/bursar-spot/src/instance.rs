@@ -26,6 +26,7 @@ use crate::kind::Instance;
 use crate::making::Options;
 use crate::registry::{Named, Registry};
 use crate::shared::{Common, Registrar};
+use crate::span::Span;
 use crate::strand::{Job, Strand};
 use crate::submit::{Asked, Sent, Target};
 use crate::sync::lock;
@@ -112,7 +113,8 @@ impl<S: Send + 'static> Family<S> {
             }
         };
         let exec = &self.common.shared.exec;
-        let job = Box::pin(Queued::new(exec, None, Chain::default(), work, Nobody));
+        let queued = Queued::new(exec, None, Chain::default(), work, Nobody);
+        let job = Box::pin(queued.in_span(Span::current()));
         frame::start(job.grant(strand, None));
     }
 }

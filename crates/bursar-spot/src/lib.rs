@@ -31,6 +31,8 @@ mod registry;
 mod schedule;
 mod shared;
 mod snapshot;
+#[cfg_attr(not(feature = "tracing"), path = "span/off.rs")]
+mod span;
 mod spot;
 mod strand;
 mod submit;

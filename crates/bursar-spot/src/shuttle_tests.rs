@@ -468,10 +468,11 @@ fn shuttle_f11_a_shutdown_lets_work_end_that_is_handed_on_meanwhile() {
             let [a, b] = ["a", "b"].map(|name| host.create(name, ()).expect("the name is free"));
             let ran = Arc::new(AtomicU32::new(0));
             let count = Arc::clone(&ran);
+            let own = a.clone();
             let sent = a.send(move |turn| async move {
                 pause().await;
                 let sent = b.send(move |turn| async move {
-                    let back = a.send(move |_turn| async move {
+                    let back = own.send(move |_turn| async move {
                         count.fetch_add(1, Ordering::Relaxed);
                     });
                     back.await.expect("live work may");

@@ -24,6 +24,7 @@ use crate::frame;
 use crate::gate::{Phase, Place};
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
+use crate::span::Span;
 use crate::strand::{BoxJob, Handed, Strand, discard};
 
 /// Where work goes: a Spot's own line, or a lane of it.
@@ -215,7 +216,8 @@ where
         }
         let (chain, tie) = Chain::tied();
         let (requester, reply) = Requester::new();
-        let job = Box::pin(Queued::new(exec, to.lane.cloned(), chain, make, requester));
+        let queued = Queued::new(exec, to.lane.cloned(), chain, make, requester);
+        let job = Box::pin(queued.in_span(Span::current()));
         self.hand_in(Turned { job, reply, tie }, waker);
         Poll::Pending
     }
@@ -230,7 +232,8 @@ where
             Poll::Pending => {
                 let tie = body.as_mut().tie();
                 let exec = &self.to.strand.common.shared.exec;
-                self.asking = Asking::Running(exec.spawn(frame::task(body)), tie);
+                let task = frame::task(Span::current().carry(body));
+                self.asking = Asking::Running(exec.spawn(task), tie);
                 Poll::Pending
             }
         }
@@ -411,7 +414,8 @@ where
             Sending::New(make) => {
                 let exec = &to.strand.common.shared.exec;
                 let (lane, chain) = (to.lane.cloned(), Chain::default());
-                let job: BoxJob<S> = Box::pin(Queued::new(exec, lane, chain, make, Nobody));
+                let queued = Queued::new(exec, lane, chain, make, Nobody);
+                let job: BoxJob<S> = Box::pin(queued.in_span(Span::current()));
                 Some(job)
             }
             Sending::Turned(job) => Some(job),
