@@ -375,3 +375,59 @@ fn e2_what_has_not_happened_is_not_told() {
     let mut below = text.lines().skip(heads.expect("a call has ended"));
     assert!(below.all(|line| !line.starts_with("idle")), "{text}");
 }
+
+/// Whether a call ran is asked at each of its steps: one that waits twice and leaves did not.
+#[test]
+fn e2_exact_counts_a_run_once_everything_is_held() {
+    let (runtime, _) = exact(&[("db", 1)]);
+    let load = contract(&runtime, "load", &["db"]);
+    let hold = contract(&runtime, "hold", &["db"]);
+    let keyed = contract(&runtime, "keyed", &[]);
+    let key = || {
+        let mut with = keyed.with().key("k");
+        assert_ready_ok!(spawn(with.admit()).poll())
+    };
+    for (leaves, ran) in [(true, 0), (false, 1)] {
+        let (held, key) = (assert_ready_ok!(spawn(hold.admit()).poll()), key());
+        let mut with = load.with().key("k");
+        let mut call = spawn(with.admit());
+        assert_pending!(call.poll());
+        drop(key);
+        assert_pending!(call.poll());
+        if !leaves {
+            drop(held);
+            drop(assert_ready_ok!(call.poll()));
+        }
+        drop(call);
+        let times = times(&runtime, 0);
+        assert_eq!(times.running.count, ran);
+        assert_eq!(times.waiting.count, ran + 1);
+    }
+    assert_idle(&runtime);
+}
+
+/// More threads than there are numbers for.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "threads are the subject")]
+fn e2_exact_calls_of_any_thread_are_shown() {
+    let threads = 4 + 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let (runtime, _) = exact(&[("db", 1_000)]);
+    let load = contract(&runtime, "load", &["db"]);
+    let all_there = std::sync::Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let held = assert_ready_ok!(spawn(load.admit()).poll());
+                all_there.wait();
+                all_there.wait();
+                drop(held);
+            });
+        }
+        all_there.wait();
+        let shown = calls(&runtime).len();
+        all_there.wait();
+        assert_eq!(shown, threads);
+    });
+    assert!(calls(&runtime).is_empty());
+    assert_idle(&runtime);
+}

@@ -292,6 +292,7 @@ fn e2_calls_that_waited_are_counted_once() {
     let of = counts(&runtime, "load");
     assert_eq!((of.waited, of.admitted), (1, 2));
     assert_eq!(counts(&runtime, "a").waited, 1);
+    assert_eq!(runtime.stats().total().waited, 3);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::process::{self, End, Given};
 
 /// Executions by which a scenario is judged under shuttle's schedules, and by which it is seen what it comes to.
 const SCHEDULES: u32 = 20_000;
-const GLANCE: u32 = 400;
+const GLANCE: u32 = 4_000;
 
 /// What a test may take at first, and at least what a mutant may make of it.
 const PATIENCE: Duration = Duration::from_secs(120);
