@@ -112,12 +112,18 @@ pub(crate) fn earlier<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 
 /// A timer made when first needed and made anew when its moment changes.
 pub(crate) struct Alarm {
-    armed: Option<(Instant, Timer)>,
+    /// What the timer was made for.
+    moment: Option<Instant>,
+    timer: Option<Timer>,
 }
 
 impl Alarm {
+    #[inline(always)]
     pub(crate) const fn new() -> Self {
-        Self { armed: None }
+        Self {
+            moment: None,
+            timer: None,
+        }
     }
 
     /// Ready once the clock has reached `moment`.
@@ -127,13 +133,19 @@ impl Alarm {
         moment: Instant,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        let timer = match &mut self.armed {
-            Some((at, timer)) if *at == moment => timer,
-            armed => &mut armed.insert((moment, clock.sleep_until(moment))).1,
+        if self.moment != Some(moment) {
+            self.timer = None;
+        }
+        let timer = match &mut self.timer {
+            Some(timer) => timer,
+            none => {
+                self.moment = Some(moment);
+                none.insert(clock.sleep_until(moment))
+            }
         };
         ready!(timer.as_mut().poll(cx));
         // What has completed must not be polled again, and its moment may be asked for again.
-        self.armed = None;
+        self.timer = None;
         Poll::Ready(())
     }
 }
@@ -141,7 +153,7 @@ impl Alarm {
 impl fmt::Debug for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Alarm")
-            .field(&self.armed.as_ref().map(|(at, _)| at))
+            .field(&self.timer.as_ref().and(self.moment))
             .finish()
     }
 }
