@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use crate::clock::ClockHandle;
 use crate::wake::WakeList;
 
 /// The attempt is to stop.
-const STOP: u8 = 1;
+const STOP: u32 = 1;
 /// No other attempt follows it.
-const LAST: u8 = 2;
+const LAST: u32 = 2;
 
 /// Made when somebody first waits: every call has room for it, and few use it.
 type Wakers = Option<Box<Slab<Option<Waker>>>>;
@@ -31,8 +31,8 @@ pub struct Attempt {
     /// Nanoseconds from the epoch; `u64::MAX` for none.
     deadline: AtomicU64,
     number: AtomicU32,
-    /// [`STOP`] and [`LAST`].
-    flags: AtomicU8,
+    /// [`STOP`] and [`LAST`]. A word as wide as its neighbour: zeros of odd sizes are written in stores that overlap.
+    flags: AtomicU32,
     /// Stated by the call, the same for each attempt.
     pub(crate) idempotency_key: Option<Arc<str>>,
     /// Who waits for the cancellation. A leaf lock; wakers are woken and dropped after it.
@@ -47,7 +47,7 @@ impl Attempt {
             epoch,
             deadline: AtomicU64::new(u64::MAX),
             number: AtomicU32::new(0),
-            flags: AtomicU8::new(0),
+            flags: AtomicU32::new(0),
             idempotency_key: None,
             wakers: Mutex::new(None),
         }
