@@ -336,6 +336,7 @@ impl Budget {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn usage(&self) -> Usage {
         let word = self.word.load(Ordering::Relaxed);
         let waiting = if word & WAITERS == 0 {

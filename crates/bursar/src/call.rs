@@ -30,7 +30,7 @@ use crate::keys::KeyHold;
 use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
 use crate::watch::{Doing, Watch};
-pub(crate) use short::Now;
+pub(crate) use short::{Now, Short};
 
 /// See the module.
 ///
@@ -93,7 +93,7 @@ pub(crate) enum Denied {
 }
 
 impl<P: Deref<Target = Plan>> Holding<P> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(plan: P) -> Self {
         Self {
             plan,
@@ -128,13 +128,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     }
 
     /// What the handler's thread says of this call.
-    #[inline]
     pub(crate) fn frame(&self) -> Frame {
-        Frame {
-            engine: self.plan.engine.id(),
-            operation: self.plan.number,
-            key: self.key.id(),
-        }
+        self.plan.frame(self.key)
     }
 
     /// Ready once the call holds everything.
@@ -297,13 +292,12 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.plan.counters.unwaited();
             self.counted = Counted::Queued;
         }
-        self.end_early();
+        self.end();
         true
     }
 
     /// Leaves whatever queue the call is in, counts it finished and gives everything back. Does nothing for a call
     /// that is over, or that has not begun.
-    #[inline(always)]
     pub(crate) fn end(&mut self) {
         match self.stage {
             Stage::Over => return,
@@ -312,12 +306,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
         self.stage = Stage::Over;
         self.release();
-    }
-
-    /// As [`end`](Self::end), out of line: for calls that did not come to their end by themselves.
-    #[inline(never)]
-    fn end_early(&mut self) {
-        self.end();
     }
 
     /// The call does something else from now on, should it be watched.
@@ -336,6 +324,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     /// The call's future was dropped, or what was promoted is let go of.
     #[inline(never)]
     fn drop_early(&mut self) {
+        self.end_attempt();
         if self.counted == Counted::Started {
             self.plan.counters.dropped();
         }
@@ -407,9 +396,14 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     #[inline(always)]
     fn give_units(&mut self) {
         let plan = &*self.plan;
-        while self.taken > 0 {
-            self.taken -= 1;
-            let claim = &plan.claims[self.taken as usize];
+        let taken = std::mem::take(&mut self.taken);
+        for claim in plan
+            .claims
+            .get(..taken as usize)
+            .unwrap_or_default()
+            .iter()
+            .rev()
+        {
             let poke = claim.budget.give(claim.units);
             plan.engine.lifecycle.tell(poke);
         }
@@ -423,6 +417,18 @@ impl<P: Deref<Target = Plan>> Drop for GivesBack<'_, P> {
     fn drop(&mut self) {
         self.0.stage = Stage::Over;
         self.0.release();
+    }
+}
+
+impl Plan {
+    /// What the handler's thread says of a call that holds this key.
+    #[inline(always)]
+    pub(crate) fn frame(&self, key: KeyHold) -> Frame {
+        Frame {
+            engine: self.engine.id(),
+            operation: self.number,
+            key: key.id(),
+        }
     }
 }
 
@@ -461,7 +467,6 @@ impl<P: Deref<Target = Plan>> Drop for Holding<P> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.stage != Stage::Over {
-            self.end_attempt();
             self.drop_early();
         }
     }

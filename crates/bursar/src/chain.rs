@@ -198,7 +198,7 @@ pub(crate) struct Entered {
     nested: bool,
 }
 
-/// Makes `frame` the top of this thread's stack. `record` is what [`Entered::leave`] gave the last time.
+/// Makes `frame` the top of this thread's stack. `record` is what [`Entered::leave`] put there the last time.
 #[inline(always)]
 pub(crate) fn enter(frame: Frame, record: &mut Option<Arc<Node>>) -> Entered {
     TOP.with(|top| {
@@ -217,39 +217,36 @@ pub(crate) fn enter(frame: Frame, record: &mut Option<Arc<Node>>) -> Entered {
 }
 
 impl Entered {
-    /// Leaves the frame. Somebody linked to it if there is a record: it is ended when the attempt ends.
+    /// Leaves the frame. If somebody linked to it, its record is put into `record`, to be ended when the attempt ends.
     #[inline(always)]
-    pub(crate) fn leave(self) -> Option<Arc<Node>> {
-        let record = leave(self.nested);
+    pub(crate) fn leave(self, record: &mut Option<Arc<Node>>) {
+        leave(self.nested, record);
         std::mem::forget(self);
-        record
     }
 }
 
 impl Drop for Entered {
     /// The handler panicked.
     fn drop(&mut self) {
-        if let Some(record) = leave(self.nested) {
+        let mut record = None;
+        leave(self.nested, &mut record);
+        if let Some(record) = record {
             record.end();
         }
     }
 }
 
 #[inline(always)]
-fn leave(nested: bool) -> Option<Arc<Node>> {
+fn leave(nested: bool, record: &mut Option<Arc<Node>>) {
     TOP.with(|top| {
-        let engine = top.engine.get();
-        let record = if engine & CAPTURED != 0 {
-            unmark()
-        } else {
-            None
-        };
+        if top.engine.get() & CAPTURED != 0 {
+            *record = unmark();
+        }
         top.engine.set(0);
         if nested {
             pop(top);
         }
-        record
-    })
+    });
 }
 
 #[cold]

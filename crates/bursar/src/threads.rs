@@ -52,8 +52,13 @@ fn pool() -> std::sync::MutexGuard<'static, Vec<usize>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread's number, below [`numbers`]; without one, something above.
+/// This thread's number, if it has one and asked before; else something not below [`numbers`].
 #[inline]
+pub(crate) fn number_if_asked() -> usize {
+    NUMBER.get()
+}
+
+/// This thread's number, below [`numbers`]; without one, something above.
 pub(crate) fn number() -> usize {
     match NUMBER.get() {
         UNASKED => ask(),

@@ -17,6 +17,7 @@ use crate::trace;
 use crate::watch::Doing;
 
 impl<P: Deref<Target = Plan>> Holding<P> {
+    #[inline(always)]
     pub(crate) fn refusal(&self, site: Site) -> Refusal {
         Refusal {
             names: Arc::clone(&self.plan.names),
@@ -69,6 +70,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn budget_site(&self) -> Site {
         let claim = &self.plan.claims[self.taken as usize];
         Site::Budget {
@@ -164,7 +166,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                     .poll_parked(slot, cx, &self.plan.counters)
             );
             self.slot = None;
-            self.end_early();
+            self.end();
         }
         Poll::Ready(())
     }

@@ -150,9 +150,11 @@ impl Chain {
     #[cfg(feature = "tokio")]
     pub(crate) fn call<R>(&self, frame: Frame, handler: impl FnOnce() -> R) -> R {
         self.scope(|| {
-            let entered = enter(frame, &mut None);
+            let mut record = None;
+            let entered = enter(frame, &mut record);
             let result = handler();
-            if let Some(record) = entered.leave() {
+            entered.leave(&mut record);
+            if let Some(record) = record {
                 record.end();
             }
             result

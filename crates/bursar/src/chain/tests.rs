@@ -16,9 +16,11 @@ fn elsewhere(check: impl FnOnce() + Send + 'static) {
 
 /// Enters a call, and what its caller keeps.
 fn inside_of<R>(engine: usize, work: impl FnOnce() -> R) -> (R, Option<Arc<Node>>) {
-    let entered = enter(frame(engine), &mut None);
+    let mut record = None;
+    let entered = enter(frame(engine), &mut record);
     let result = work();
-    (result, entered.leave())
+    entered.leave(&mut record);
+    (result, record)
 }
 
 #[test]
@@ -60,7 +62,9 @@ fn a_chain_goes_to_other_threads_and_ends_with_each_of_its_members() {
     let (chain, again) = {
         let mut kept = Some(outer);
         let entered = enter(frame(8), &mut kept);
-        (Chain::current(), entered.leave())
+        let chain = Chain::current();
+        entered.leave(&mut kept);
+        (chain, kept)
     };
     assert!(again.is_some(), "the record is the same in each poll");
     chain.scope(|| assert!(inside(8)));
@@ -180,7 +184,7 @@ fn what_runs_inside_of_something_is_told_what_that_holds() {
         };
         let entered = enter(frame, &mut None);
         let holds = links::holds_something();
-        drop(entered.leave());
+        entered.leave(&mut None);
         holds
     };
     assert!(!call(true, 0) && call(true, 1) && call(false, 0) && call(false, 1));

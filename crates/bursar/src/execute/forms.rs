@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::call::Holding;
+use crate::call::{Holding, Short};
 use crate::engine::Plan;
 use crate::key::Key;
 
-/// What becomes of the holding when the call succeeds.
+/// What becomes of what is held when the call succeeds.
 pub(crate) trait Deliver {
     type Of<T>;
+
+    /// For a call that was done in its first poll.
+    fn at_once<T>(&self, short: &Short<'_>, value: T) -> Self::Of<T>;
 
     fn deliver<T>(&self, holding: &mut Holding<&Plan>, value: T) -> Self::Of<T>;
 }
@@ -20,6 +23,11 @@ impl Deliver for Release {
     type Of<T> = T;
 
     #[inline(always)]
+    fn at_once<T>(&self, short: &Short<'_>, value: T) -> T {
+        short.end();
+        value
+    }
+
     fn deliver<T>(&self, holding: &mut Holding<&Plan>, value: T) -> T {
         holding.end();
         value
@@ -31,6 +39,12 @@ pub(crate) struct Keep<'p>(pub(crate) &'p Arc<Plan>);
 
 impl Deliver for Keep<'_> {
     type Of<T> = (T, Holding<Arc<Plan>>);
+
+    fn at_once<T>(&self, short: &Short<'_>, value: T) -> Self::Of<T> {
+        let mut holding = Holding::new(short.plan());
+        short.executing(&mut holding, None);
+        self.deliver(&mut holding, value)
+    }
 
     fn deliver<T>(&self, holding: &mut Holding<&Plan>, value: T) -> Self::Of<T> {
         (value, holding.promote(Arc::clone(self.0)))

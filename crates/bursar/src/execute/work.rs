@@ -6,13 +6,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Deliver, Stage};
+use super::{Deliver, Stage, Step};
 use crate::call::Holding;
 use crate::chain;
-use crate::chain::links::Node;
 use crate::engine::Plan;
 
 /// The handler's future and what is held for it. Whatever of it panics ends the call there and then: the future first,
@@ -24,7 +22,7 @@ pub(super) struct Work<'w, 'p, Fut> {
 }
 
 #[inline(always)]
-fn poll_handler<Fut: Future>(
+pub(super) fn poll_handler<Fut: Future>(
     running: Pin<&mut Option<Fut>>,
     cx: &mut Context<'_>,
 ) -> Poll<Fut::Output> {
@@ -49,17 +47,6 @@ impl<Fut> Drop for Unwinding<'_, '_, '_, Fut> {
 }
 
 impl<Fut: Future> Work<'_, '_, Fut> {
-    #[inline(always)]
-    fn guarded<R>(
-        &mut self,
-        user: impl FnOnce(Pin<&mut Option<Fut>>, &mut Option<Arc<Node>>) -> R,
-    ) -> R {
-        let unwinding = Unwinding(self);
-        let result = user(unwinding.0.running.as_mut(), unwinding.0.holding.record());
-        std::mem::forget(unwinding);
-        result
-    }
-
     /// Makes the handler's future and polls it. What a handler does before it returns its future is inside the call as
     /// well.
     #[inline(always)]
@@ -68,43 +55,42 @@ impl<Fut: Future> Work<'_, '_, Fut> {
         handler: impl FnOnce() -> Fut,
         cx: &mut Context<'_>,
     ) -> Poll<Fut::Output> {
-        self.entered(|mut running| {
-            running.set(Some(handler()));
-            poll_handler(running, cx)
-        })
+        let frame = self.holding.frame();
+        let unwinding = Unwinding(self);
+        let entered = chain::enter(frame, unwinding.0.holding.record());
+        unwinding.0.running.set(Some(handler()));
+        let polled = poll_handler(unwinding.0.running.as_mut(), cx);
+        entered.leave(unwinding.0.holding.record());
+        std::mem::forget(unwinding);
+        polled
     }
 
     /// Polls the handler, with its call on this thread's chain.
     #[inline(always)]
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Fut::Output> {
-        self.entered(|running| poll_handler(running, cx))
+        let frame = self.holding.frame();
+        let unwinding = Unwinding(self);
+        let entered = chain::enter(frame, unwinding.0.holding.record());
+        let polled = poll_handler(unwinding.0.running.as_mut(), cx);
+        entered.leave(unwinding.0.holding.record());
+        std::mem::forget(unwinding);
+        polled
     }
 
-    /// Runs it with its call on this thread's chain.
-    #[inline(always)]
-    fn entered<R>(&mut self, user: impl FnOnce(Pin<&mut Option<Fut>>) -> R) -> R {
-        let frame = self.holding.frame();
-        self.guarded(|running, record| {
-            let entered = chain::enter(frame, record);
-            let result = user(running);
-            if let left @ Some(_) = entered.leave() {
-                *record = left;
-            }
-            result
-        })
+    /// The handler succeeded.
+    #[inline]
+    pub(super) fn succeed<D: Deliver, T>(&mut self, deliver: &D, value: T) -> Step<D::Of<T>> {
+        self.drop_handler();
+        *self.stage = Stage::Over;
+        Step::Done(deliver.deliver(self.holding, value))
     }
 
     /// The handler is done; its future is dropped before anything is given back.
-    #[inline(always)]
-    pub(super) fn succeed<D: Deliver, T>(&mut self, deliver: &D, value: T) -> D::Of<T> {
-        self.drop_handler();
-        *self.stage = Stage::Over;
-        deliver.deliver(self.holding, value)
-    }
-
-    #[inline(always)]
+    #[inline]
     pub(super) fn drop_handler(&mut self) {
-        self.guarded(|mut running, _| running.set(None));
+        let unwinding = Unwinding(self);
+        unwinding.0.running.set(None);
+        std::mem::forget(unwinding);
         self.holding.end_attempt();
     }
 }
