@@ -15,13 +15,15 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// or returns its last failure, and whoever sees the drain end sees it counted.
 pub fn pausing_into_a_drain() {
     let world = World::new();
-    let retry = Retry::up_to(2)
-        .on_throttled()
-        .backoff(Backoff::exponential(MILLISECOND));
-    let policy = Policy::non_idempotent().claim("a", 2).retry(retry);
+    let retry = || {
+        Retry::up_to(2)
+            .on_throttled()
+            .backoff(Backoff::exponential(MILLISECOND))
+    };
+    let policy = Policy::non_idempotent().claim("a", 2).retry(retry());
     let pausing = world.operation_of("pausing", policy, &[(0, 2)]);
     // Without a claim nothing but its own place shows it to the drain.
-    let bare = Policy::non_idempotent().retry(retry);
+    let bare = Policy::non_idempotent().retry(retry());
     let bare = world.operation_of("bare", bare, &[]);
     let pausing = if choose(2) == 0 { pausing } else { bare };
     let light = world.operation("light", &[(0, 1)], false);
