@@ -38,14 +38,14 @@ impl Core {
         found
     }
 
-    /// Begins to close every Spot there is. They come back with how many they are, and how many lost work by it;
-    /// without `all`, those alone that had not begun to close are counted.
-    fn close_all(&self, all: bool) -> (Vec<Arc<dyn Member>>, usize, usize) {
+    /// Begins to close every Spot there is. They come back with how many of them had not begun to, and how many of those
+    /// lose work by it.
+    fn close_all(&self) -> (Vec<Arc<dyn Member>>, usize, usize) {
         let members = self.members();
         let (mut closed, mut cut_short) = (0, 0);
         for member in &members {
             let idle = member.idle();
-            if Arc::clone(member).close(CloseReason::HostShutdown) || all {
+            if Arc::clone(member).close(CloseReason::HostShutdown) {
                 closed += 1;
                 cut_short += usize::from(!idle);
             }
@@ -107,7 +107,7 @@ impl Drop for Core {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostReport {
-    /// Spots that were closed.
+    /// Spots that it has closed; those that were closing already are not counted.
     pub closed: usize,
     /// Those among them that still had work when the bound passed, and lost it.
     pub cut_short: usize,
@@ -155,17 +155,24 @@ impl Host {
         core.stop();
         let began = shared.clock.now();
         let mut end = Bound::of(bound);
-        poll_fn(|cx| {
-            // Registered before the look: what becomes idle meanwhile wakes this task.
-            shared.drain.wait(cx.waker());
-            if core.is_idle() {
-                return Poll::Ready(());
+        let (mut closed, mut cut_short) = (0, 0);
+        // A last turn may make another Spot, and give it work: until none is left.
+        loop {
+            poll_fn(|cx| {
+                // Registered before the look: what becomes idle meanwhile wakes this task.
+                shared.drain.wait(cx.waker());
+                if core.is_idle() {
+                    return Poll::Ready(());
+                }
+                end.poll(shared, cx)
+            })
+            .await;
+            let (mut members, begun, lost) = core.close_all();
+            closed += begun;
+            cut_short += lost;
+            if members.is_empty() || end.has_passed() {
+                break;
             }
-            end.poll(shared, cx)
-        })
-        .await;
-        let (mut members, mut closed, mut cut_short) = core.close_all(true);
-        while !members.is_empty() && !end.has_passed() {
             poll_fn(|cx| {
                 members.retain(|member| member.poll_closed(cx).is_pending());
                 if members.is_empty() {
@@ -174,11 +181,6 @@ impl Host {
                 end.poll(shared, cx)
             })
             .await;
-            // A last turn may have made another Spot.
-            let (others, more, lost) = core.close_all(false);
-            members = others;
-            closed += more;
-            cut_short += lost;
         }
         shared.workers.close();
         let mut ended = pin!(shared.workers.ended());

@@ -24,7 +24,7 @@ macro_rules! ended {
 }
 
 #[tokio::test]
-async fn f11_what_a_last_turn_makes_is_closed_too() {
+async fn f11_what_a_last_turn_makes_ends_its_work_and_is_closed_too() {
     let (host, ..) = host();
     let seen = Shared::default();
     let log = seen.clone();
@@ -42,7 +42,14 @@ async fn f11_what_a_last_turn_makes_is_closed_too() {
         .on_closing(move |turn, _reason| {
             let (at, within, log) = (at.clone(), within.clone(), log.clone());
             async move {
-                at.request(|_turn| async {}).await.unwrap();
+                for word in ["first", "second"] {
+                    let log = log.clone();
+                    let work = move |_turn| async move {
+                        tokio::task::yield_now().await;
+                        log.push(word);
+                    };
+                    at.send(work).await.unwrap();
+                }
                 within.create("and by hand", ()).unwrap();
                 log.push("spot");
                 drop(turn);
@@ -53,7 +60,7 @@ async fn f11_what_a_last_turn_makes_is_closed_too() {
     let mut shutdown = step(host.shutdown_within(ms(1000)));
     let report = ended!(shutdown);
     assert_eq!((report.closed, report.cut_short), (3, 0));
-    assert_eq!(seen.read(), ["spot", "instance"]);
+    assert_eq!(seen.read(), ["spot", "first", "second", "instance"]);
     assert!(family.is_empty());
     assert!(host.find::<()>("and by hand").is_none());
 }
