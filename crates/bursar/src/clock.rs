@@ -1,11 +1,17 @@
 //! Time: what a clock is, the one that tokio keeps, and one that a test turns by hand.
 
+#[cfg(feature = "tokio")]
+mod sleeper;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
+
+#[cfg(feature = "tokio")]
+use sleeper::Sleeper;
 
 /// Completes at a moment of its clock. Made by [`Clock::sleep_until`].
 pub type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -52,23 +58,46 @@ impl ClockHandle {
         self.now().checked_add(span)
     }
 
-    #[cold]
     pub(crate) fn sleep_until(&self, deadline: Instant) -> Timer {
         match self {
             #[cfg(feature = "tokio")]
-            Self::Tokio => tokio_sleep_until(deadline),
+            Self::Tokio => Box::pin(Sleeper::until(deadline)),
             Self::Custom(clock) => clock.sleep_until(deadline),
+        }
+    }
+
+    fn arm(&self, deadline: Instant) -> Armed {
+        match self {
+            #[cfg(feature = "tokio")]
+            Self::Tokio => Armed::Tokio(Sleeper::until(deadline)),
+            Self::Custom(clock) => Armed::Custom(deadline, clock.sleep_until(deadline)),
         }
     }
 }
 
-#[cfg(feature = "tokio")]
-#[expect(clippy::disallowed_methods, reason = "the one place that arms a timer")]
-fn tokio_sleep_until(deadline: Instant) -> Timer {
-    // Tokio rounds up, and must have room to. Kept, since reading the clock for it costs more than the rest.
-    static FARTHEST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let deadline = deadline.min(*FARTHEST.get_or_init(|| tokio_now() + FAR));
-    Box::pin(tokio::time::sleep_until(deadline.into()))
+/// A timer, and the moment it was made for.
+enum Armed {
+    #[cfg(feature = "tokio")]
+    Tokio(Sleeper),
+    Custom(Instant, Timer),
+}
+
+impl Armed {
+    fn moment(&self) -> Option<Instant> {
+        match self {
+            #[cfg(feature = "tokio")]
+            Self::Tokio(sleeper) => sleeper.moment(),
+            Self::Custom(moment, _) => Some(*moment),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            #[cfg(feature = "tokio")]
+            Self::Tokio(sleeper) => Pin::new(sleeper).poll(cx),
+            Self::Custom(_, timer) => timer.as_mut().poll(cx),
+        }
+    }
 }
 
 #[cfg(feature = "tokio")]
@@ -112,18 +141,13 @@ pub(crate) fn earlier<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 
 /// A timer made when first needed and made anew when its moment changes.
 pub(crate) struct Alarm {
-    /// What the timer was made for.
-    moment: Option<Instant>,
-    timer: Option<Timer>,
+    armed: Option<Armed>,
 }
 
 impl Alarm {
     #[inline(always)]
     pub(crate) const fn new() -> Self {
-        Self {
-            moment: None,
-            timer: None,
-        }
+        Self { armed: None }
     }
 
     /// Ready once the clock has reached `moment`.
@@ -133,28 +157,24 @@ impl Alarm {
         moment: Instant,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        if self.moment != Some(moment) {
-            self.timer = None;
+        if self.moment() != Some(moment) {
+            self.armed = None;
         }
-        let timer = match &mut self.timer {
-            Some(timer) => timer,
-            none => {
-                self.moment = Some(moment);
-                none.insert(clock.sleep_until(moment))
-            }
-        };
-        ready!(timer.as_mut().poll(cx));
+        let timer = self.armed.get_or_insert_with(|| clock.arm(moment));
+        ready!(timer.poll(cx));
         // What has completed must not be polled again, and its moment may be asked for again.
-        self.timer = None;
+        self.armed = None;
         Poll::Ready(())
+    }
+
+    fn moment(&self) -> Option<Instant> {
+        self.armed.as_ref().and_then(Armed::moment)
     }
 }
 
 impl fmt::Debug for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Alarm")
-            .field(&self.timer.as_ref().and(self.moment))
-            .finish()
+        f.debug_tuple("Alarm").field(&self.moment()).finish()
     }
 }
 
