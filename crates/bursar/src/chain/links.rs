@@ -263,21 +263,25 @@ impl Standing {
             nested
         });
         let seams = if nested { 2 } else { 0 };
-        self.poll(seams, None, work)
+        self.poll(seams, work)
     }
 
     /// Runs one poll of the body with nothing of this thread's own chain.
     pub fn alone<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let idle = TOP.with(|top| top.engine.get() == 0);
-        let aside = (!idle || self.above.is_some()).then(|| put_aside(self.above.clone()));
-        let nested = aside.is_some() && self.above.is_some();
+        if idle && self.above.is_none() {
+            return self.poll(0, work);
+        }
+        let _restored = Restored(Some(put_aside(self.above.clone())));
+        let nested = self.above.is_some();
         if nested {
             TOP.with(push);
         }
-        self.poll(usize::from(nested), aside, work)
+        self.poll(usize::from(nested), work)
     }
 
-    fn poll<R>(&mut self, below: usize, aside: Option<Aside>, work: impl FnOnce() -> R) -> R {
+    #[inline(always)]
+    fn poll<R>(&mut self, below: usize, work: impl FnOnce() -> R) -> R {
         let record = self.record.take();
         let marked = record.is_some();
         TOP.with(|top| {
@@ -294,7 +298,6 @@ impl Standing {
         let _stood = Stood {
             standing: self,
             below,
-            aside: Restored(aside),
         };
         work()
     }
@@ -313,16 +316,11 @@ struct Stood<'s> {
     standing: &'s mut Standing,
     /// Places pushed for it: none, what the thread stood in and a seam, or a seam alone.
     below: usize,
-    aside: Restored,
 }
 
 impl Drop for Stood<'_> {
     fn drop(&mut self) {
-        let Self {
-            standing,
-            below,
-            aside,
-        } = self;
+        let Self { standing, below } = self;
         TOP.with(|top| {
             standing.gate = top.first.get();
             standing.claim = top.second.get();
@@ -342,9 +340,6 @@ impl Drop for Stood<'_> {
                 pop(top);
             }
         });
-        if let Some(aside) = aside.0.take() {
-            put_back(aside);
-        }
     }
 }
 
