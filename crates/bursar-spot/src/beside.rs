@@ -136,7 +136,7 @@ impl<S: Send + 'static> Beside<S> {
         let exec = shared.exec.clone();
         let driver = shared.moments.driver(move |rung| {
             // A task of ours, in which the turns of all these ticks are started one after another.
-            exec.spawn(frame::task(async move { rung.ring() })).detach();
+            frame::spawn(&exec, async move { rung.ring() }).detach();
         });
         if let Some(driver) = driver {
             shared.exec.spawn(driver).detach();

@@ -1,7 +1,7 @@
 //! The body of a turn: user work from its grant to its end, however often it yields.
 //!
-//! A body lives in one heap cell. A requester may poll it where it stands until it first suspends; then, or when it had
-//! to wait for its turn, the executor polls it.
+//! A requester polls its work once where it stands, if it may ([`begin`]); what is left is a [`Rest`], which the executor
+//! polls. Work that had to wait for its turn is a [`Queued`]. Either way user work lies in one heap cell.
 //!
 //! Invariants:
 //! 1. User code runs in `poll` alone, under the body's name; its panics end here, with the body dropped.
@@ -13,14 +13,14 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
+use std::thread;
 
 use bursar::seam::{Chain, Standing, Tie};
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
-use crate::exec::Exec;
-use crate::frame::{self, BodyId, Due, Kept, Start};
+use crate::frame::{self, BodyId, Due, Kept};
 use crate::held::{Held, Lane};
 use crate::span::Span;
 use crate::strand::{Job, Strand, discard};
@@ -77,15 +77,6 @@ where
         }
     }
 
-    pub(crate) fn ready(make: M, held: Held<S>) -> Self {
-        Self {
-            name: held.body(),
-            standing: Some(held.standing()),
-            stage: Stage::Ready { make, held },
-            chain: Chain::default(),
-        }
-    }
-
     fn grant(self: Pin<&mut Self>, held: Held<S>) {
         let mut this = self.project();
         *this.name = held.body();
@@ -110,69 +101,6 @@ where
     }
 }
 
-/// Whose poll it is in which a body is polled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// The requester's, whose chain it stands on.
-    Requesters,
-    /// A task's, which has none.
-    Ours,
-}
-
-impl<S, M, W> Body<S, M, W>
-where
-    S: Send + 'static,
-    M: FnOnce(Held<S>) -> W,
-    W: Future,
-{
-    pub(crate) fn poll_in(
-        self: Pin<&mut Self>,
-        whose: Whose,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<W::Output, Ended>> {
-        let mut this = self.project();
-        let mut work = || {
-            frame::within(*this.name, || {
-                catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)))
-            })
-        };
-        let (polled, abandoned) = match this.standing {
-            None => work(),
-            Some(standing) if whose == Whose::Requesters => standing.here(work),
-            Some(standing) if this.chain.is_empty() => standing.alone(work),
-            Some(standing) => this.chain.scope(|| standing.here(work)),
-        };
-        let ended = match polled {
-            Ok(Poll::Pending) if !abandoned => return Poll::Pending,
-            Ok(Poll::Pending) => Err(Ended::Closed(true)),
-            Ok(Poll::Ready(out)) => Ok(out),
-            Err(panic) => {
-                let stage = this.stage.as_mut().project();
-                if let StageProjected::Running {
-                    kept: Some(turn), ..
-                } = stage
-                {
-                    turn.panicked();
-                }
-                Err(Ended::Panicked(message(panic)))
-            }
-        };
-        *this.standing = None;
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| this.stage.set(Stage::Gone))) {
-            discard(panic);
-        }
-        Poll::Ready(ended)
-    }
-
-    /// Links the body to what the caller runs inside of. It is polled here no more.
-    pub(crate) fn tie(self: Pin<&mut Self>) -> Tie {
-        match self.project().standing {
-            Some(standing) => standing.tie(),
-            None => Tie::default(),
-        }
-    }
-}
-
 impl<S, M, W> Future for Body<S, M, W>
 where
     S: Send + 'static,
@@ -182,7 +110,127 @@ where
     type Output = Result<W::Output, Ended>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_in(Whose::Ours, cx)
+        let mut this = self.project();
+        let mut work = || {
+            frame::within(*this.name, || {
+                catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)))
+            })
+        };
+        let polled = match this.standing {
+            None => work(),
+            Some(standing) if this.chain.is_empty() => standing.alone(work),
+            Some(standing) => this.chain.scope(|| standing.here(work)),
+        };
+        let stage = this.stage.as_mut().project();
+        let kept = match stage {
+            StageProjected::Running { kept, .. } => kept.as_mut(),
+            _ => None,
+        };
+        let ended = ready!(outcome(polled, kept));
+        *this.standing = None;
+        discard(catch_unwind(AssertUnwindSafe(|| {
+            this.stage.set(Stage::Gone)
+        })));
+        Poll::Ready(ended)
+    }
+}
+
+/// What came of a poll, and whether the body is to be abandoned; ready if it was the last.
+#[inline]
+fn outcome<T>(
+    (polled, abandoned): (thread::Result<Poll<T>>, bool),
+    kept: Option<&mut Kept>,
+) -> Poll<Result<T, Ended>> {
+    Poll::Ready(match polled {
+        Ok(Poll::Pending) if !abandoned => return Poll::Pending,
+        Ok(Poll::Pending) => Err(Ended::Closed(true)),
+        Ok(Poll::Ready(out)) => Ok(out),
+        Err(panic) => {
+            if let Some(turn) = kept {
+                turn.panicked();
+            }
+            Err(Ended::Panicked(message(panic)))
+        }
+    })
+}
+
+/// What is left of a body that its requester began to poll: a task's from then on.
+pub(crate) struct Rest<W> {
+    // Ends, and with it what the body's chain holds, before the work gives anything back.
+    standing: Option<Standing>,
+    work: Option<Pin<Box<W>>>,
+    kept: Option<Kept>,
+    name: BodyId,
+}
+
+/// Polls the work of a turn once, on the chain of whoever asked for it. Until it suspends nothing of it but the work
+/// itself lies on the heap: to make and move a cell that holds the rest as well was a seventh of a request.
+#[inline]
+pub(crate) fn begin<S, M, W>(make: M, held: Held<S>) -> Result<Result<W::Output, Ended>, Rest<W>>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+{
+    let name = held.body();
+    let mut standing = held.standing();
+    let (mut work, mut kept) = (None, None);
+    let polled = standing.here(|| {
+        frame::within(name, || {
+            catch_unwind(AssertUnwindSafe(|| {
+                let made;
+                (made, kept) = frame::making(name, || make(held));
+                // A first poll without a waker is always followed by one with the task's.
+                let mut cx = Context::from_waker(Waker::noop());
+                work.insert(Box::pin(made)).as_mut().poll(&mut cx)
+            }))
+        })
+    });
+    match outcome(polled, kept.as_mut()) {
+        Poll::Ready(ended) => {
+            drop(standing);
+            discard(work);
+            discard(kept);
+            Ok(ended)
+        }
+        Poll::Pending => Err(Rest {
+            standing: Some(standing),
+            work,
+            kept,
+            name,
+        }),
+    }
+}
+
+impl<W> Rest<W> {
+    /// Links the body to what the caller runs inside of. It is polled here no more.
+    pub(crate) fn tie(&mut self) -> Tie {
+        self.standing
+            .as_mut()
+            .map(Standing::tie)
+            .unwrap_or_default()
+    }
+}
+
+impl<W: Future> Future for Rest<W> {
+    type Output = Result<W::Output, Ended>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let (Some(standing), Some(work)) = (&mut this.standing, &mut this.work) else {
+            // Polled again after its end: nobody does.
+            return Poll::Pending;
+        };
+        let polled = standing.alone(|| {
+            frame::within(this.name, || {
+                catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)))
+            })
+        });
+        let ended = ready!(outcome(polled, this.kept.as_mut()));
+        this.standing = None;
+        discard(this.work.take());
+        discard(this.kept.take());
+        Poll::Ready(ended)
     }
 }
 
@@ -269,7 +317,6 @@ pin_project! {
     {
         #[pin]
         body: Body<S, M, W>,
-        exec: Exec,
         span: Span,
         lane: Option<Arc<Lane<S>>>,
         answer: A,
@@ -303,16 +350,9 @@ where
     W: Future,
     A: Answer<W::Output>,
 {
-    pub(crate) fn new(
-        exec: &Exec,
-        lane: Option<Arc<Lane<S>>>,
-        chain: Chain,
-        make: M,
-        answer: A,
-    ) -> Self {
+    pub(crate) fn new(lane: Option<Arc<Lane<S>>>, chain: Chain, make: M, answer: A) -> Self {
         Self {
             body: Body::waiting(make, chain),
-            exec: exec.clone(),
             span: Span::none(),
             lane,
             answer,
@@ -345,18 +385,6 @@ where
                 Poll::Ready(())
             }
         }
-    }
-}
-
-impl<S, M, W, A> Start for Queued<S, M, W, A>
-where
-    S: Send + 'static,
-    M: FnOnce(Held<S>) -> W + Send,
-    W: Future<Output: Send> + Send,
-    A: Answer<W::Output>,
-{
-    fn exec(&self) -> &Exec {
-        &self.exec
     }
 }
 

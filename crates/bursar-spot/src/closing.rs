@@ -10,9 +10,8 @@ use bursar::seam::Chain;
 
 use crate::body::{Nobody, Queued};
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
-use crate::frame;
 use crate::held::Held;
-use crate::strand::{Job, Strand};
+use crate::strand::Strand;
 
 type LastTurn = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -97,7 +96,6 @@ pub(crate) fn last_turn<S: Send + 'static>(
             }
         }
     };
-    let exec = &strand.common.shared.exec;
-    let job = Box::pin(Queued::new(exec, None, Chain::default(), make, Nobody));
-    frame::start(job.grant(strand, Some(state)));
+    let job = Box::pin(Queued::new(None, Chain::default(), make, Nobody));
+    strand.start(job, Some(state));
 }

@@ -145,7 +145,7 @@ where
             let index = lane.as_ref().map(|lane| lane.index());
             let shared = &strand.common.shared;
             let (work, lost) = (move |held| callback(held, out), Lost(Arc::clone(shared)));
-            let queued = Queued::new(&shared.exec, lane, Chain::default(), work, lost);
+            let queued = Queued::new(lane, Chain::default(), work, lost);
             let job: BoxJob<S> = Box::pin(queued.in_span(Span::current()));
             // Turned away or not, from here on it counts itself.
             let _turn = strand.resume(job, index);

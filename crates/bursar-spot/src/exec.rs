@@ -20,6 +20,7 @@ mod imp {
     }
 
     pub(super) type Task<T> = tokio::task::JoinHandle<T>;
+    pub(crate) type ExecId = tokio::runtime::Id;
 
     impl Exec {
         /// The executor this thread runs in, if it runs in one.
@@ -33,6 +34,10 @@ mod imp {
                 id: handle.id(),
                 handle,
             }
+        }
+
+        pub(crate) fn id(&self) -> ExecId {
+            self.id
         }
 
         /// Whether this thread runs in this executor, so that what is polled here may stay here.
@@ -60,10 +65,18 @@ mod imp {
     pub(crate) struct Exec;
 
     pub(super) type Task<T> = shuttle::future::JoinHandle<T>;
+    /// There is one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct ExecId;
 
     impl Exec {
         pub(crate) fn current() -> Option<Self> {
             Some(Self)
+        }
+
+        #[expect(clippy::unused_self, reason = "there is one executor")]
+        pub(crate) fn id(&self) -> ExecId {
+            ExecId
         }
 
         pub(crate) fn is_current(&self) -> bool {
@@ -80,7 +93,7 @@ mod imp {
     }
 }
 
-pub(crate) use imp::Exec;
+pub(crate) use imp::{Exec, ExecId};
 
 impl Exec {
     /// Starts a task. Dropping what comes back leaves it running.

@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
-use crate::exec::Exec;
+use crate::exec::{Exec, ExecId, Join};
 use crate::sync::{get, replace, thread_local};
 
 /// How much due work one poll starts. Fewer than 16 cost three to four times as much a turn.
@@ -32,11 +32,15 @@ const BATCH: usize = 64;
 const DEEPEST: u32 = 16;
 
 /// Work that holds what it needs: its first poll begins a turn, and its drop tells its requester what came of it.
-pub(crate) trait Start: Future<Output = ()> + Send {
-    fn exec(&self) -> &Exec;
-}
+pub(crate) type Due = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-pub(crate) type Due = Pin<Box<dyn Start>>;
+/// What waits on a thread's list.
+struct Entry {
+    due: Due,
+    /// Where it runs, unless that is the executor of the task which is polled here: a handle is counted, on a cache line
+    /// that all workers share.
+    elsewhere: Option<Exec>,
+}
 
 /// Tells a body from all others. Zero is none.
 pub(crate) type BodyId = u64;
@@ -81,37 +85,40 @@ thread_local! {
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static BODY: Cell<BodyId> = const { Cell::new(0) };
-    static MAKING: Cell<BodyId> = const { Cell::new(0) };
-    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
     static ABANDONED: Cell<bool> = const { Cell::new(false) };
-    static DUE: RefCell<VecDeque<Due>> = const { RefCell::new(VecDeque::new()) };
+    static MAKING: Cell<BodyId> = const { Cell::new(0) };
+    static LET_GO: Cell<bool> = const { Cell::new(false) };
+    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    /// The executor of the outermost task of ours that is polled here.
+    static HERE: Cell<Option<ExecId>> = const { Cell::new(None) };
+    static DUE: RefCell<VecDeque<Entry>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Sees to it that due work is started.
-pub(crate) fn start(due: Due) {
+/// Sees to it that due work is started, in that executor.
+pub(crate) fn start(due: Due, exec: &Exec) {
     let mode = MODE.try_with(Cell::get);
     match mode {
         // The thread is ending and its list is gone.
-        Err(_) => spawn(due),
+        Err(_) => spawn(exec, due).detach(),
         Ok(Mode::Outside) => {
             let _mode = enter(Mode::Spawning);
-            spawn(due);
-            while let Some(due) = pop() {
-                spawn(due);
-            }
+            spawn(exec, due).detach();
+            spawn_all();
         }
         Ok(Mode::Task | Mode::Spawning) => {
-            let mut due = Some(due);
+            let here = get(&HERE) == Some(exec.id());
+            let elsewhere = (!here).then(|| exec.clone());
+            let mut entry = Some(Entry { due, elsewhere });
             // Nothing of a user's runs while the list is borrowed; without a list the thread is ending.
-            let _kept = DUE.try_with(|list| list.borrow_mut().extend(due.take()));
-            if let Some(due) = due {
-                spawn(due);
+            let _kept = DUE.try_with(|list| list.borrow_mut().extend(entry.take()));
+            if let Some(entry) = entry {
+                entry.spawn();
             }
         }
     }
 }
 
-fn pop() -> Option<Due> {
+fn pop() -> Option<Entry> {
     DUE.with(|list| {
         let mut list = list.borrow_mut();
         let due = list.pop_front();
@@ -122,21 +129,39 @@ fn pop() -> Option<Due> {
     })
 }
 
-fn spawn(due: Due) {
-    let exec = due.exec().clone();
-    exec.spawn(task(due)).detach();
+fn spawn_all() {
+    while let Some(entry) = pop() {
+        entry.spawn();
+    }
 }
 
-/// Makes a future a task of ours: due work that arises in its polls is started after them.
-pub(crate) fn task<F: Future>(future: F) -> Task<F> {
-    Task { future }
+impl Entry {
+    fn spawn(self) {
+        // A task of ours is polled inside of its executor. Were it not, the work would be dropped and pass its gate on.
+        if let Some(exec) = self.elsewhere.or_else(Exec::current) {
+            spawn(&exec, self.due).detach();
+        }
+    }
+}
+
+/// Starts a task of ours: due work that arises in its polls is started after them.
+pub(crate) fn spawn<F>(exec: &Exec, future: F) -> Join<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    exec.spawn(Task {
+        future,
+        exec: exec.id(),
+    })
 }
 
 pin_project! {
-    /// See [`task`].
-    pub(crate) struct Task<F> {
+    /// See [`spawn`].
+    struct Task<F> {
         #[pin]
         future: F,
+        exec: ExecId,
     }
 }
 
@@ -144,11 +169,16 @@ impl<F: Future> Future for Task<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
         let mode = enter(Mode::Task);
         let outermost = mode.before == Mode::Outside;
-        let polled = catch_unwind(AssertUnwindSafe(|| self.project().future.poll(cx)));
+        if outermost {
+            replace(&HERE, Some(*this.exec));
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| this.future.poll(cx)));
         if outermost {
             drain();
+            replace(&HERE, None);
         }
         drop(mode);
         polled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -160,28 +190,26 @@ fn drain() {
     // turn then waits for cache lines from over there, and costs three times as much (64 askers, two workers).
     let mut ended = Vec::new();
     for _ in 0..BATCH {
-        let Some(mut due) = pop() else { break };
+        let Some(mut entry) = pop() else { break };
         // Another host's work is polled in its own executor from the first: its timers and sockets belong there.
-        if !due.exec().is_current() {
-            spawn(due);
+        if entry.elsewhere.is_some() {
+            entry.spawn();
             continue;
         }
         // A first poll without a waker is always followed by one with the task's.
         let mut cx = Context::from_waker(Waker::noop());
-        match catch_unwind(AssertUnwindSafe(|| due.as_mut().poll(&mut cx))) {
+        match catch_unwind(AssertUnwindSafe(|| entry.due.as_mut().poll(&mut cx))) {
             Ok(Poll::Pending) => {
                 ended.clear();
-                spawn(due);
+                entry.spawn();
             }
             // Bodies keep their panics; what escapes is that of a user's drop, which the hook has reported.
-            Ok(Poll::Ready(())) | Err(_) => ended.push(due),
+            Ok(Poll::Ready(())) | Err(_) => ended.push(entry.due),
         }
     }
     drop(ended);
     let _mode = enter(Mode::Spawning);
-    while let Some(due) = pop() {
-        spawn(due);
-    }
+    spawn_all();
 }
 
 struct Entered {
@@ -260,19 +288,26 @@ pub(crate) type Kept = Box<dyn Keep>;
 
 /// Calls the closure that makes a body's work. With the work comes the turn, if the closure let it go: one that takes no
 /// notice of its turn has it all the same.
+#[inline]
 pub(crate) fn making<W>(body: BodyId, make: impl FnOnce() -> W) -> (W, Option<Kept>) {
-    struct Leave(BodyId, Option<Kept>);
+    struct Leave(BodyId, bool);
 
     impl Drop for Leave {
         fn drop(&mut self) {
             replace(&MAKING, self.0);
-            drop(replace(&KEPT, self.1.take()));
+            if replace(&LET_GO, self.1) {
+                drop(kept());
+            }
         }
     }
 
-    let leave = Leave(replace(&MAKING, body), replace(&KEPT, None));
+    let leave = Leave(replace(&MAKING, body), replace(&LET_GO, false));
     let work = make();
-    let kept = replace(&KEPT, None);
+    let kept = if replace(&LET_GO, false) {
+        kept()
+    } else {
+        None
+    };
     drop(leave);
     (work, kept)
 }
@@ -285,5 +320,12 @@ pub(crate) fn is_making(body: BodyId) -> bool {
 
 /// Keeps such a turn.
 pub(crate) fn keep(turn: Kept) {
-    drop(replace(&KEPT, Some(turn)));
+    KEPT.with(|kept| kept.borrow_mut().push(turn));
+    replace(&LET_GO, true);
+}
+
+/// The one kept last: closures that make work may run inside of one another.
+#[cold]
+fn kept() -> Option<Kept> {
+    KEPT.with(|kept| kept.borrow_mut().pop())
 }

@@ -18,7 +18,6 @@ use bursar::seam::Chain;
 use crate::body::{Nobody, Queued};
 use crate::closing::{ClosingTurn, Hooks};
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
-use crate::frame;
 use crate::gate::Phase;
 use crate::held::Held;
 use crate::host::{Host, Kin, Member, close, wait_closed};
@@ -27,7 +26,7 @@ use crate::making::Options;
 use crate::registry::{Named, Registry};
 use crate::shared::{Common, Registrar};
 use crate::span::Span;
-use crate::strand::{Job, Strand};
+use crate::strand::Strand;
 use crate::submit::{Asked, Sent, Target};
 use crate::sync::lock;
 use crate::turn::Turn;
@@ -112,10 +111,9 @@ impl<S: Send + 'static> Family<S> {
                 }
             }
         };
-        let exec = &self.common.shared.exec;
-        let queued = Queued::new(exec, None, Chain::default(), work, Nobody);
+        let queued = Queued::new(None, Chain::default(), work, Nobody);
         let job = Box::pin(queued.in_span(Span::current()));
-        frame::start(job.grant(strand, None));
+        strand.start(job, None);
     }
 }
 

@@ -148,7 +148,7 @@ impl<S: Send + 'static> Strand<S> {
         }
         match received {
             Received::Start(job, taken) => {
-                frame::start(job.grant(self, taken.state));
+                self.start(job, taken.state);
                 Handed::Started
             }
             Received::Queued(ticket) => Handed::Queued(ticket),
@@ -156,6 +156,11 @@ impl<S: Send + 'static> Strand<S> {
             Received::Refused(job) => Handed::Refused(job),
             Received::Closed(job) => Handed::Closed(job),
         }
+    }
+
+    /// Sees to it that work which holds what it needs is started.
+    pub(crate) fn start(self: &Arc<Self>, job: BoxJob<S>, state: Option<Box<S>>) {
+        frame::start(job.grant(self, state), &self.common.shared.exec);
     }
 
     fn offer(
@@ -341,7 +346,7 @@ impl<S: Send + 'static> Strand<S> {
         match effects.next {
             Next::Nothing => {}
             Next::Wake(waker) => wake(waker),
-            Next::Start { job, state } => frame::start(job.grant(self, state)),
+            Next::Start { job, state } => self.start(job, state),
             Next::Last(state, reason) => closing::last_turn(self, state, reason),
             Next::Ended(state) => {
                 discard(state);

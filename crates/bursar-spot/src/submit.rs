@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bursar::seam::{Chain, Tie, holds_something};
 
-use crate::body::{Body, Ended, Nobody, Queued, Reply, Requester, Whose};
+use crate::body::{Ended, Nobody, Queued, Reply, Requester, begin};
 use crate::bound::Bound;
 use crate::error::{SpotError, SpotErrorKind};
 use crate::exec::Join;
@@ -157,24 +157,30 @@ pub(crate) type Offered<S, T> = Result<Result<T, SpotError>, Turned<S, T>>;
 struct Waiting<T> {
     reply: Reply<T>,
     ticket: Option<Ticket>,
-    space: Option<Space>,
-    nested: Option<Bound>,
     tie: Tie,
+    /// Few wait with a bound, and an asker is moved with all that it may hold.
+    bounds: Option<Box<Bounds>>,
 }
 
-enum Asking<S: Send + 'static, M, T> {
-    New(M),
+struct Bounds {
+    space: Option<Space>,
+    nested: Option<Bound>,
+}
+
+enum Asking<S: Send + 'static, T> {
+    /// Not begun, if there is something to make it of; or done.
+    Idle,
     Turned(Turned<S, T>),
     Waiting(Waiting<T>),
     Running(Join<Result<T, Ended>>, Tie),
-    Done,
 }
 
 /// A request; see the module.
 #[must_use = "nothing is requested unless this is awaited"]
 pub(crate) struct Asked<'s, S: Send + 'static, M, W: Future> {
     to: Target<'s, S>,
-    asking: Asking<S, M, W::Output>,
+    make: Option<M>,
+    asking: Asking<S, W::Output>,
 }
 
 impl<S: Send + 'static, M, W: Future> Unpin for Asked<'_, S, M, W> {}
@@ -188,7 +194,8 @@ where
     pub(crate) fn new(to: Target<'s, S>, make: M) -> Self {
         Self {
             to,
-            asking: Asking::New(make),
+            make: Some(make),
+            asking: Asking::Idle,
         }
     }
 
@@ -196,50 +203,49 @@ where
     pub(crate) fn again(to: Target<'s, S>, turned: Turned<S, W::Output>) -> Self {
         Self {
             to,
+            make: None,
             asking: Asking::Turned(turned),
         }
     }
 
     /// Begins: `Ready` if that was all.
-    fn begin(&mut self, make: M, waker: &Waker) -> Poll<Result<W::Output, SpotError>> {
+    #[inline]
+    fn begin(&mut self, make: M, waker: &Waker) -> Poll<Offered<S, W::Output>> {
         let to = self.to;
         if to.strand.is_held_above(to.lane) {
             discard(make);
-            return Poll::Ready(Err(to.would_wait_for_itself()));
+            return Poll::Ready(Ok(Err(to.would_wait_for_itself())));
         }
         let exec = &to.strand.common.shared.exec;
-        let nested = holds_something();
-        if !nested && frame::may_descend() && exec.is_current() {
+        if !holds_something() && frame::may_descend() && exec.is_current() {
             if let Some(held) = to.strand.take(to.lane) {
-                return self.inline(make, held);
+                return match frame::descend(|| begin(make, held)) {
+                    Ok(ended) => Poll::Ready(Ok(to.ended(ended))),
+                    Err(mut rest) => {
+                        let tie = rest.tie();
+                        let rest = Span::current().carry(rest);
+                        self.asking = Asking::Running(frame::spawn(exec, rest), tie);
+                        Poll::Pending
+                    }
+                };
             }
         }
+        self.queue(make, waker)
+    }
+
+    fn queue(&mut self, make: M, waker: &Waker) -> Poll<Offered<S, W::Output>> {
         let (chain, tie) = Chain::tied();
         let (requester, reply) = Requester::new();
-        let queued = Queued::new(exec, to.lane.cloned(), chain, make, requester);
+        let queued = Queued::new(self.to.lane.cloned(), chain, make, requester);
         let job = Box::pin(queued.in_span(Span::current()));
-        self.hand_in(Turned { job, reply, tie }, waker);
-        Poll::Pending
+        self.hand_in(Turned { job, reply, tie }, waker)
     }
 
-    /// Polls the work where it stands.
-    fn inline(&mut self, make: M, held: Held<S>) -> Poll<Result<W::Output, SpotError>> {
-        let mut body = Box::pin(Body::ready(make, held));
-        // A first poll without a waker is always followed by one with the task's.
-        let mut cx = Context::from_waker(Waker::noop());
-        match frame::descend(|| body.as_mut().poll_in(Whose::Requesters, &mut cx)) {
-            Poll::Ready(ended) => Poll::Ready(self.to.ended(ended)),
-            Poll::Pending => {
-                let tie = body.as_mut().tie();
-                let exec = &self.to.strand.common.shared.exec;
-                let task = frame::task(Span::current().carry(body));
-                self.asking = Asking::Running(exec.spawn(task), tie);
-                Poll::Pending
-            }
-        }
-    }
-
-    fn hand_in(&mut self, turned: Turned<S, W::Output>, waker: &Waker) {
+    fn hand_in(
+        &mut self,
+        turned: Turned<S, W::Output>,
+        waker: &Waker,
+    ) -> Poll<Offered<S, W::Output>> {
         let to = self.to;
         let Turned { job, reply, tie } = turned;
         let (ticket, space) = match to.strand.receive(job, to.index(), true, Some(waker)) {
@@ -247,30 +253,33 @@ where
             Handed::Queued(ticket) => (Some(ticket), None),
             Handed::Full(ticket) => (Some(ticket), Some(Space::new(to, ticket))),
             Handed::Refused(job) | Handed::Closed(job) => {
-                self.asking = Asking::Turned(Turned { job, reply, tie });
-                return;
+                return Poll::Ready(Err(Turned { job, reply, tie }));
             }
         };
         let nested = ticket.and_then(|_| Bound::of_chain(&to.strand.common.shared));
+        let bounds =
+            (space.is_some() || nested.is_some()).then(|| Box::new(Bounds { space, nested }));
         self.asking = Asking::Waiting(Waiting {
             reply,
             ticket,
-            space,
-            nested,
             tie,
+            bounds,
         });
+        Poll::Pending
     }
 
     /// Ready with the result, or with the work when the Spot does not take it in because it closes.
     pub(crate) fn poll_turned(&mut self, cx: &mut Context<'_>) -> Poll<Offered<S, W::Output>> {
-        match std::mem::replace(&mut self.asking, Asking::Done) {
-            Asking::New(make) => {
-                if let Poll::Ready(done) = self.begin(make, cx.waker()) {
-                    return Poll::Ready(Ok(done));
+        if let Some(make) = self.make.take() {
+            if let all @ Poll::Ready(_) = self.begin(make, cx.waker()) {
+                return all;
+            }
+        } else if matches!(self.asking, Asking::Turned(_)) {
+            if let Asking::Turned(turned) = std::mem::replace(&mut self.asking, Asking::Idle) {
+                if let all @ Poll::Ready(_) = self.hand_in(turned, cx.waker()) {
+                    return all;
                 }
             }
-            Asking::Turned(turned) => self.hand_in(turned, cx.waker()),
-            begun => self.asking = begun,
         }
         let result = match &mut self.asking {
             Asking::Waiting(waiting) => ready!(waiting.poll(self.to, cx)),
@@ -278,14 +287,9 @@ where
                 Ok(ended) => self.to.ended(ended),
                 Err(_lost) => self.to.ended(Err(Ended::Closed(true))),
             },
-            Asking::New(_) | Asking::Turned(_) | Asking::Done => {
-                return match std::mem::replace(&mut self.asking, Asking::Done) {
-                    Asking::Turned(turned) => Poll::Ready(Err(turned)),
-                    _ => Poll::Pending,
-                };
-            }
+            Asking::Idle | Asking::Turned(_) => return Poll::Pending,
         };
-        self.asking = Asking::Done;
+        self.asking = Asking::Idle;
         Poll::Ready(Ok(result))
     }
 }
@@ -296,10 +300,11 @@ impl<T> Waiting<T> {
         to: Target<'_, S>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, SpotError>> {
-        if let Some(space) = &mut self.space {
-            match space.poll(to, cx) {
+        if let Some(bounds) = &mut self.bounds {
+            let waits = bounds.space.as_mut().map(|space| space.poll(to, cx));
+            match waits.unwrap_or(Poll::Ready(Waits::Accepted)) {
                 Poll::Pending => return self.poll_nested(to, cx),
-                Poll::Ready(Waits::Accepted) => self.space = None,
+                Poll::Ready(Waits::Accepted) => bounds.space = None,
                 Poll::Ready(Waits::Closed) => return Poll::Ready(Err(to.strand.never_ran())),
                 Poll::Ready(Waits::TimedOut) => {
                     return Poll::Ready(Err(to.stayed_full()));
@@ -318,11 +323,14 @@ impl<T> Waiting<T> {
         to: Target<'_, S>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, SpotError>> {
-        let (Some(nested), Some(ticket)) = (&mut self.nested, self.ticket) else {
+        let (Some(bounds), Some(ticket)) = (&mut self.bounds, self.ticket) else {
+            return Poll::Pending;
+        };
+        let Some(nested) = &mut bounds.nested else {
             return Poll::Pending;
         };
         ready!(nested.poll(&to.strand.common.shared, cx));
-        self.nested = None;
+        bounds.nested = None;
         if to.strand.cancel(ticket) {
             return Poll::Ready(Err(to.waited_too_long()));
         }
@@ -351,19 +359,22 @@ where
 }
 
 impl<S: Send + 'static, M, W: Future> Drop for Asked<'_, S, M, W> {
+    #[inline]
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.asking, Asking::Done) {
+        match &self.asking {
             Asking::Waiting(waiting) => {
-                if let Some(space) = &waiting.space {
+                let space = waiting
+                    .bounds
+                    .as_ref()
+                    .and_then(|bounds| bounds.space.as_ref());
+                if let Some(space) = space {
                     space.leave(self.to);
                 }
                 waiting.tie.cut();
             }
-            Asking::Running(join, tie) => {
-                tie.cut();
-                join.detach();
-            }
-            Asking::New(_) | Asking::Turned(_) | Asking::Done => {}
+            // The task goes on.
+            Asking::Running(_, tie) => tie.cut(),
+            Asking::Idle | Asking::Turned(_) => {}
         }
     }
 }
@@ -412,9 +423,8 @@ where
         let to = self.to;
         let job = match std::mem::replace(&mut self.sending, Sending::Done) {
             Sending::New(make) => {
-                let exec = &to.strand.common.shared.exec;
                 let (lane, chain) = (to.lane.cloned(), Chain::default());
-                let queued = Queued::new(exec, lane, chain, make, Nobody);
+                let queued = Queued::new(lane, chain, make, Nobody);
                 let job: BoxJob<S> = Box::pin(queued.in_span(Span::current()));
                 Some(job)
             }

@@ -67,13 +67,7 @@ where
             }
         };
         let strand = lane.strand();
-        let job = Queued::new(
-            &strand.common.shared.exec,
-            Some(Arc::clone(lane)),
-            Chain::default(),
-            work,
-            Nobody,
-        );
+        let job = Queued::new(Some(Arc::clone(lane)), Chain::default(), work, Nobody);
         strand.submit(Box::pin(job), Some(lane.index()))
     }
 }
