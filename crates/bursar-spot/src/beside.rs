@@ -1,5 +1,5 @@
-//! What a Spot has beside its gate: its timers by name, and the cancellation of its work. Most Spots have neither, and pay
-//! for a pointer.
+//! What a Spot has beside its gate: its timers by name, the cancellation of its work, and why it failed to come to a state.
+//! Most Spots have nothing of it, and pay for a pointer.
 //!
 //! Invariants:
 //! 1. A timer is listed from its registration until it is over: never a second one of its name meanwhile.
@@ -24,18 +24,15 @@ use crate::timers::{Handle, Timer};
 use crate::worker::Workers;
 
 /// See the module.
-pub(crate) struct Beside<S: Send + 'static>(Mutex<State<S>>);
-
-enum State<S: Send + 'static> {
-    Nothing,
-    Something(Box<Things<S>>),
-    Closed,
-}
+pub(crate) struct Beside<S: Send + 'static>(Mutex<Option<Box<Things<S>>>>);
 
 struct Things<S: Send + 'static> {
     hasher: RandomState,
     timers: HashTable<Arc<Timer<S>>>,
     workers: Option<Workers>,
+    closed: bool,
+    /// Why the Spot never came to have a state, if it did not.
+    failure: Option<Box<str>>,
 }
 
 /// Why a timer was not registered.
@@ -49,24 +46,17 @@ pub(crate) enum Refused {
     Stopping,
 }
 
-impl<S: Send + 'static> State<S> {
-    /// `None` once closed.
-    fn things(&mut self) -> Option<&mut Things<S>> {
-        if let Self::Nothing = self {
-            *self = Self::Something(Box::new(Things {
-                hasher: RandomState::default(),
-                timers: HashTable::new(),
-                workers: None,
-            }));
-        }
-        match self {
-            Self::Something(things) => Some(things),
-            Self::Nothing | Self::Closed => None,
-        }
-    }
-}
-
 impl<S: Send + 'static> Things<S> {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            hasher: RandomState::default(),
+            timers: HashTable::new(),
+            workers: None,
+            closed: false,
+            failure: None,
+        })
+    }
+
     fn find(&self, name: &str) -> Option<&Arc<Timer<S>>> {
         let hash = self.hasher.hash_one(name);
         self.timers.find(hash, |timer| *timer.name == *name)
@@ -90,13 +80,13 @@ impl<S: Send + 'static> Things<S> {
     }
 
     fn is_empty(&self) -> bool {
-        self.timers.is_empty() && self.workers.is_none()
+        self.timers.is_empty() && self.workers.is_none() && !self.closed && self.failure.is_none()
     }
 }
 
 impl<S: Send + 'static> Beside<S> {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State::Nothing))
+        Self(Mutex::new(None))
     }
 
     /// Begins a generation of the timer of this name.
@@ -118,10 +108,11 @@ impl<S: Send + 'static> Beside<S> {
         // For a name that is new. Made before the lock, since it takes the gate's.
         let fresh = Timer::new(Lane::open(strand), name);
         let mut state = lock(&self.0);
-        let Some(things) = state.things() else {
+        let things = state.get_or_insert_with(Things::new);
+        if things.closed {
             drop(state);
             return Err(Refused::Closed);
-        };
+        }
         let timer = match things.find(name) {
             Some(known) => Arc::clone(known),
             None => {
@@ -147,7 +138,7 @@ impl<S: Send + 'static> Beside<S> {
     /// Stops what has not started of a timer. False if there is none that would have ticked.
     pub(crate) fn cancel(&self, strand: &Arc<Strand<S>>, name: &str) -> bool {
         let mut state = lock(&self.0);
-        let State::Something(things) = &mut *state else {
+        let Some(things) = &mut *state else {
             return false;
         };
         let Some(timer) = things.find(name).cloned() else {
@@ -164,12 +155,12 @@ impl<S: Send + 'static> Beside<S> {
     /// Forgets a timer that is over, unless it has been registered again.
     pub(crate) fn forget(&self, timer: &Arc<Timer<S>>) {
         let mut state = lock(&self.0);
-        let State::Something(things) = &mut *state else {
+        let Some(things) = &mut *state else {
             return;
         };
         let gone = things.remove(timer);
         if things.is_empty() {
-            *state = State::Nothing;
+            *state = None;
         }
         drop(state);
         drop(gone);
@@ -177,28 +168,28 @@ impl<S: Send + 'static> Beside<S> {
 
     /// How many timers there are.
     pub(crate) fn timers(&self) -> usize {
-        match &*lock(&self.0) {
-            State::Something(things) => things.timers.len(),
-            State::Nothing | State::Closed => 0,
-        }
+        lock(&self.0)
+            .as_ref()
+            .map_or(0, |things| things.timers.len())
     }
 
     /// The host's workers, under a cancellation that this Spot's closing fires.
     pub(crate) fn workers(&self, strand: &Arc<Strand<S>>) -> Workers {
         let fresh = strand.common.shared.workers.within();
         let mut state = lock(&self.0);
-        let Some(things) = state.things() else {
+        let things = state.get_or_insert_with(Things::new);
+        if things.closed {
             drop(state);
             fresh.close();
             return fresh;
-        };
+        }
         things.workers.get_or_insert(fresh).clone()
     }
 
     /// Its host is gone: no timer ticks any more. One that is registered at this moment is never armed.
     pub(crate) fn end_timers(&self, strand: &Arc<Strand<S>>) {
         let mut ended = Vec::new();
-        if let State::Something(things) = &mut *lock(&self.0) {
+        if let Some(things) = &mut *lock(&self.0) {
             ended.extend(things.timers.drain());
         }
         for timer in ended {
@@ -209,17 +200,30 @@ impl<S: Send + 'static> Beside<S> {
 
     /// The Spot closes.
     pub(crate) fn close(&self, strand: &Arc<Strand<S>>) {
-        let state = std::mem::replace(&mut *lock(&self.0), State::Closed);
-        let State::Something(things) = state else {
-            return;
-        };
-        if let Some(workers) = &things.workers {
+        let mut state = lock(&self.0);
+        let things = state.get_or_insert_with(Things::new);
+        things.closed = true;
+        let (workers, timers) = (things.workers.take(), std::mem::take(&mut things.timers));
+        drop(state);
+        if let Some(workers) = &workers {
             workers.close();
         }
-        for timer in &things.timers {
+        for timer in &timers {
             let (old, _) = timer.cancel();
             old.leave(strand);
         }
+    }
+
+    /// The Spot never came to have a state. What is said of it first stands.
+    pub(crate) fn failed(&self, why: Box<str>) {
+        let mut things = lock(&self.0);
+        let things = things.get_or_insert_with(Things::new);
+        things.failure.get_or_insert(why);
+    }
+
+    /// Why it did not.
+    pub(crate) fn failure(&self) -> Option<Box<str>> {
+        lock(&self.0).as_ref()?.failure.clone()
     }
 }
 

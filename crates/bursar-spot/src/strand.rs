@@ -9,7 +9,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bursar::seam::{self, HoldId};
@@ -42,13 +42,16 @@ pub(crate) struct Strand<S: Send + 'static> {
     pub(crate) name: Box<str>,
     /// Names its gate in chains.
     pub(crate) hold: HoldId,
+    /// What most Spots do without.
+    rare: Option<Box<Rare<S>>>,
+    pub(crate) beside: Beside<S>,
+    pub(crate) watch: Watch,
+}
+
+struct Rare<S: Send + 'static> {
     /// Names the Spot in the chains of lanes that have gates of their own. `None` where all share one.
     apart: Option<HoldId>,
     hooks: Option<Arc<Hooks<S>>>,
-    pub(crate) beside: Beside<S>,
-    pub(crate) watch: Watch,
-    /// Why it never came to have a state, if it did not.
-    failure: OnceLock<Box<str>>,
 }
 
 impl<S: Send + 'static> Strand<S> {
@@ -60,16 +63,16 @@ impl<S: Send + 'static> Strand<S> {
         shared: bool,
         state: Option<S>,
     ) -> Arc<Self> {
+        let apart = (!shared).then(HoldId::unique);
+        let rare = (apart.is_some() || hooks.is_some()).then(|| Box::new(Rare { apart, hooks }));
         Arc::new(Self {
             gate: Mutex::new(Gate::new(state.map(Box::new), shared)),
             watch: Watch::new(&common.shared),
             common,
             name,
             hold: HoldId::unique(),
-            apart: (!shared).then(HoldId::unique),
-            hooks,
+            rare,
             beside: Beside::new(),
-            failure: OnceLock::new(),
         })
     }
 
@@ -112,21 +115,25 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Whether lanes share the Spot's gate.
     pub(crate) fn is_shared(&self) -> bool {
-        self.apart.is_none()
+        self.apart().is_none()
+    }
+
+    fn apart(&self) -> Option<HoldId> {
+        self.rare.as_ref().and_then(|rare| rare.apart)
     }
 
     /// What a turn of the lane holds beside the lane's claim: the gate, or without it a part of a Spot that cannot end
     /// before the turn does.
     pub(crate) fn gate_of(&self, lane: Option<&Arc<Lane<S>>>) -> HoldId {
         match lane {
-            Some(_) => self.apart.unwrap_or(self.hold),
+            Some(_) => self.apart().unwrap_or(self.hold),
             None => self.hold,
         }
     }
 
     /// Whether whoever asks would wait for itself if it waited for this Spot to end.
     pub(crate) fn is_kept_above(&self) -> bool {
-        seam::holds(self.hold) || self.apart.is_some_and(seam::holds)
+        seam::holds(self.hold) || self.apart().is_some_and(seam::holds)
     }
 
     /// Hands work in: it is started, kept for its turn, or told to wait for space.
@@ -370,17 +377,16 @@ impl<S: Send + 'static> Strand<S> {
     }
 
     /// Why it never came to have a state, if it did not.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(|why| &**why)
+    pub(crate) fn failure(&self) -> Option<Box<str>> {
+        self.beside.failure()
     }
 
     pub(crate) fn failed(&self, why: Box<str>) {
-        // It fails once at most.
-        let _first = self.failure.set(why);
+        self.beside.failed(why);
     }
 
     pub(crate) fn hooks(&self) -> Option<&Hooks<S>> {
-        self.hooks.as_deref()
+        self.rare.as_ref().and_then(|rare| rare.hooks.as_deref())
     }
 
     /// Ready once everything has ended, the last turn included.
