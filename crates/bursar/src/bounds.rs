@@ -60,6 +60,8 @@ impl Bounded<'_> {
     /// For a new run.
     pub(crate) fn anew(&mut self) -> &mut Self {
         self.begun = false;
+        // One that was stated for the run before may have been taken back.
+        self.deadline = None;
         self
     }
 }

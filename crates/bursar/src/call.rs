@@ -1,12 +1,12 @@
 //! The path of a call up to its handler and back: gate, key, budgets in name order; budgets in reverse, key last.
 //!
-//! A [`Holding`] is one call's place in that order: what it waits for and what it holds. It is the only code that
-//! acquires, so the order of acquisition exists here alone.
+//! A [`Holding`] is one call's place in that order: what it waits for and what it holds. A [`Short`] is that of a call which
+//! has found everything free. They are the only code that acquires, so the order of acquisition exists here alone.
 //!
 //! Invariants:
 //! 1. Budgets `0..taken` of the plan's claims are held, the key if `key` is set, a place in the lobby if `lobby`. A
 //!    call waits for at most one thing, later in the order than all it holds.
-//! 2. Everything held is given back exactly once, by [`Holding::end`], which drop calls.
+//! 2. Everything held is given back exactly once, by [`Holding::end`], which drop calls, or [`Short::end`].
 //! 3. A call is counted as admitted once (`direct`, or `queued` when it first waits or is withdrawn) and finished once,
 //!    before the last thing it holds is given back; both in one step (`overload`) when it is turned away for want of
 //!    capacity. If it holds nothing while it waits, whoever ends that wait counts it, under the lock it waits behind.

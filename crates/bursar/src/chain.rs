@@ -264,12 +264,18 @@ fn pop(top: &Top) {
 /// Puts the top's record back.
 #[cold]
 fn mark(top: &Top, record: Option<Arc<Node>>) {
+    let mut record = record;
     let kept = deep(|deep| {
         let depth = deep.frames.len();
-        deep.captured.extend(record.map(|record| (depth, record)));
+        deep.captured
+            .extend(record.take().map(|record| (depth, record)));
     });
     if kept.is_some() {
         top.engine.set(top.engine.get() | CAPTURED);
+    }
+    // The thread ends, and its stack is gone.
+    if let Some(record) = record {
+        record.end();
     }
 }
 

@@ -61,7 +61,7 @@ impl ClockHandle {
     pub(crate) fn sleep_until(&self, deadline: Instant) -> Timer {
         match self {
             #[cfg(feature = "tokio")]
-            Self::Tokio => Box::pin(Sleeper::until(deadline)),
+            Self::Tokio => Box::pin(sleeper::sleep_until(deadline)),
             Self::Custom(clock) => clock.sleep_until(deadline),
         }
     }
@@ -83,11 +83,11 @@ enum Armed {
 }
 
 impl Armed {
-    fn moment(&self) -> Option<Instant> {
+    fn is_for(&self, moment: Instant) -> bool {
         match self {
             #[cfg(feature = "tokio")]
-            Self::Tokio(sleeper) => sleeper.moment(),
-            Self::Custom(moment, _) => Some(*moment),
+            Self::Tokio(sleeper) => sleeper.is_for(moment),
+            Self::Custom(made_for, _) => *made_for == moment,
         }
     }
 
@@ -157,7 +157,11 @@ impl Alarm {
         moment: Instant,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        if self.moment() != Some(moment) {
+        if !self
+            .armed
+            .as_ref()
+            .is_some_and(|armed| armed.is_for(moment))
+        {
             self.armed = None;
         }
         let timer = self.armed.get_or_insert_with(|| clock.arm(moment));
@@ -166,15 +170,13 @@ impl Alarm {
         self.armed = None;
         Poll::Ready(())
     }
-
-    fn moment(&self) -> Option<Instant> {
-        self.armed.as_ref().and_then(Armed::moment)
-    }
 }
 
 impl fmt::Debug for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Alarm").field(&self.moment()).finish()
+        f.debug_struct("Alarm")
+            .field("armed", &self.armed.is_some())
+            .finish()
     }
 }
 

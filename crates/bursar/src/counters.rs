@@ -169,13 +169,21 @@ impl Here<'_> {
 }
 
 impl Counters {
-    /// Where this thread counts. `None` if it has no number, or counts for the first time.
+    /// Where this thread counts. `None` if it has no number.
     #[cfg(not(any(bursar_loom, bursar_shuttle)))]
     #[inline]
     pub(crate) fn here(&self) -> Option<Here<'_>> {
-        self.own
-            .get(threads::number_if_asked())
-            .map(|own| Here(own))
+        match self.own.get(threads::number_if_asked()) {
+            Some(own) => Some(Here(own)),
+            None => self.here_first(),
+        }
+    }
+
+    /// As [`here`](Self::here), for a thread that may not have asked for its number yet.
+    #[cfg(not(any(bursar_loom, bursar_shuttle)))]
+    #[cold]
+    fn here_first(&self) -> Option<Here<'_>> {
+        self.own.get(threads::number()).map(|own| Here(own))
     }
 
     /// Under a checker no thread has a number, and what needs one is to be checked all the same.
@@ -184,7 +192,7 @@ impl Counters {
         Some(Here(&self.shared))
     }
 
-    /// Counts for a thread that counts here for the first time, or that has no number.
+    /// Counts for a thread that counts for the first time, or that has no number.
     #[cold]
     fn count_elsewhere(&self, of: fn(&Shard) -> &AtomicU64) {
         match self.own.get(threads::number()) {

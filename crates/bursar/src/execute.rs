@@ -207,6 +207,7 @@ where
                 let polled = first.poll(|| (this.handler)(*this.lend), cx);
                 if let Poll::Ready(Ok(value)) = polled {
                     first.drop_handler();
+                    // Nothing unwinds here: what wakers panic with has ended before.
                     let answer = this.deliver.at_once(&first.short, value);
                     std::mem::forget(first);
                     return Step::Done(answer);

@@ -1,9 +1,10 @@
 //! Wakers collected under a lock and woken after it.
 //!
 //! 1. A waker is user code: it is never woken, cloned or dropped under a lock.
-//! 2. Nobody is left out for the panic of another's waker. Every collected waker is woken exactly once, even when one of them panics. Such a panic ends here: the panic hook
-//!    has reported it, it belongs to the task that was to be woken, and the call that happens to give units back has
-//!    more to give back after it. What a waker panics with when it is dropped unwoken ends here as well.
+//! 2. Nobody is left out for the panic of another's waker. Every collected waker is woken exactly once, even when one of
+//!    them panics. Such a panic ends here: the panic hook has reported it, it belongs to the task that was to be woken, and
+//!    the call that happens to give units back has more to give back after it. What a waker panics with when it is dropped
+//!    unwoken ends here as well.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
@@ -40,9 +41,15 @@ impl Drop for WakeList {
         };
         let rest = std::mem::take(&mut self.rest);
         for waker in std::iter::once(first).chain(rest) {
-            // See invariant 2 for the panic that is dropped.
-            let _reported = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            contained(|| waker.wake());
         }
+    }
+}
+
+/// See invariant 2. What it panicked with is forgotten: to drop that would be to run user code again.
+fn contained(user: impl FnOnce()) {
+    if let Err(panicked) = catch_unwind(AssertUnwindSafe(user)) {
+        std::mem::forget(panicked);
     }
 }
 
@@ -79,8 +86,7 @@ impl From<Waker> for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(waker) = self.0.take() {
-            // See invariant 2.
-            let _reported = catch_unwind(AssertUnwindSafe(|| drop(waker)));
+            contained(|| drop(waker));
         }
     }
 }

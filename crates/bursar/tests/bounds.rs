@@ -8,10 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bursar::{
-    CallError, Clock, Contract, Failure, ManualClock, Outcome, Policy, Retry, Runtime, handler_fn,
+    Attempt, CallError, Clock, Contract, Failure, ManualClock, Outcome, Policy, Retry, Runtime,
+    handler_fn,
 };
 use common::room::Room;
-use common::{Answer, Error, assert_idle, ms, runtime};
+use common::{Answer, Error, Gate, assert_idle, ms, runtime};
 use tokio::sync::oneshot;
 use tokio_test::task::{Spawn, spawn};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok};
@@ -268,4 +269,26 @@ fn b9_a_bound_on_admit_ends_with_admission() {
     assert_eq!(clock.timers(), 0);
     drop(permit);
     assert_idle(&runtime);
+}
+
+#[test]
+fn b9_a_deadline_that_was_taken_back_bounds_no_later_run() {
+    let (_runtime, clock, contract) = one();
+    let mut builder = contract.with().deadline(clock.now() + ms(10));
+    assert_ready_ok!(spawn(builder.run(|_| async { Answer::Ok(1) })).poll());
+    let mut builder = builder.deadline(None);
+    clock.advance(ms(10));
+    let failing = |_: &Attempt| async { Answer::Err(Failure::transient("x")) };
+    let error = assert_ready_err!(spawn(builder.run(failing)).poll());
+    assert!(matches!(error, CallError::Failed(_)), "{error}");
+    assert_eq!(error.outcome(), Outcome::Transient);
+    let gate = Gate::new();
+    let mut call = spawn(builder.run(|_| async {
+        gate.wait().await;
+        Answer::Ok(1)
+    }));
+    assert_pending!(call.poll());
+    assert_pending!(call.poll());
+    gate.open();
+    assert_ready_ok!(call.poll());
 }

@@ -292,6 +292,32 @@ fn c9_the_panicked_future_is_dropped_before_anything_is_given_back() {
 }
 
 #[test]
+fn b1_the_handlers_future_is_gone_before_anything_is_given_back_also_at_once() {
+    struct Looks<'l>(&'l Runtime, &'l Cell<Option<(u32, usize)>>);
+    impl Drop for Looks<'_> {
+        fn drop(&mut self) {
+            self.1.set(Some((in_use(self.0, "a"), self.0.stats().keys)));
+        }
+    }
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let work = runtime
+        .contract("work", Policy::pure().claim("a", 1))
+        .unwrap();
+    let held = Cell::new(None);
+    let mut builder = work.with().key("k");
+    let mut call = task::spawn(builder.run(|_| {
+        let looks = Looks(&runtime, &held);
+        poll_fn(move |_| {
+            let _looks = &looks;
+            Poll::Ready(Answer::Ok(1))
+        })
+    }));
+    assert_ready_ok!(call.poll());
+    assert_eq!(held.get(), Some((1, 1)));
+    assert_idle(&runtime);
+}
+
+#[test]
 fn c9_a_panic_of_nested_work_unwinds_every_call_it_is_nested_in() {
     let (runtime, _) = runtime(&[("a", 1), ("b", 1)]);
     let outer = runtime

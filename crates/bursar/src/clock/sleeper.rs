@@ -28,23 +28,33 @@ pub(super) struct Sleeper {
 }
 
 impl Sleeper {
-    #[expect(clippy::disallowed_methods, reason = "the one place that arms a timer")]
     pub(super) fn until(deadline: Instant) -> Self {
-        // Tokio rounds up, and must have room to. Kept, since reading the clock for it costs more than the rest.
-        static FARTHEST: OnceLock<Instant> = OnceLock::new();
-        let deadline = deadline.min(*FARTHEST.get_or_init(|| tokio_now() + FAR));
         // While a thread ends, its spare place may be gone.
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         let mut place = spare.unwrap_or_else(|| Box::pin(None));
-        let sleep = tokio::time::sleep_until(deadline.into());
-        place.as_mut().set(Some(sleep));
+        place.as_mut().set(Some(sleep_until(deadline)));
         Self { place: Some(place) }
     }
 
-    pub(super) fn moment(&self) -> Option<Instant> {
-        let sleep = self.place.as_ref()?.as_ref().as_pin_ref()?;
-        Some(sleep.deadline().into_std())
+    pub(super) fn is_for(&self, deadline: Instant) -> bool {
+        let place = self.place.as_ref().map(|place| place.as_ref());
+        match place.and_then(Option::as_pin_ref) {
+            Some(sleep) => sleep.deadline().into_std() == clamped(deadline),
+            None => false,
+        }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that arms a timer")]
+pub(super) fn sleep_until(deadline: Instant) -> Sleep {
+    tokio::time::sleep_until(clamped(deadline).into())
+}
+
+/// Tokio rounds up, and must have room to.
+fn clamped(deadline: Instant) -> Instant {
+    // Kept, since reading the clock for it costs more than the rest.
+    static FARTHEST: OnceLock<Instant> = OnceLock::new();
+    deadline.min(*FARTHEST.get_or_init(|| tokio_now() + FAR))
 }
 
 impl Future for Sleeper {

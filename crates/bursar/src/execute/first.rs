@@ -26,7 +26,7 @@ pub(super) struct First<'w, 'p, Fut> {
 }
 
 impl<Fut> Drop for First<'_, '_, Fut> {
-    /// The handler panicked.
+    /// The handler panicked, or the clock that is read for its deadline.
     #[cold]
     fn drop(&mut self) {
         self.short.panicked();
