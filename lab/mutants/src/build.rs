@@ -62,7 +62,7 @@ pub fn build(
     let notes = work.join("left-out.tsv");
     let mut built = noted(&notes, sources);
     // First the library alone: the compiler stops at the first kind of fault it finds, and this is quick.
-    for step in [LIBRARY_ALONE, CHECKED, TESTS] {
+    for step in [LIBRARY_ALONE, UNDER_SHUTTLE, CHECKED, TESTS] {
         loop {
             let switched = write(tree, &files, &originals, mutants.len(), &mut built)?;
             let (refused, programs) = compile(tree, step)?;
@@ -126,7 +126,7 @@ pub fn schedules(tree: &Path) -> Result<Program, String> {
             "--locked",
         ])
         .current_dir(tree)
-        .env("RUSTFLAGS", "--cfg bursar_shuttle")
+        .env("RUSTFLAGS", SHUTTLE)
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .env("CARGO_TARGET_DIR", &target)
         .output()
@@ -180,6 +180,10 @@ pub fn write_if_new(path: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::write(path, text)
 }
 
+const SHUTTLE: &str = "-Awarnings --cfg bursar_shuttle";
+
+/// What is compiled for schedules alone is found here.
+const UNDER_SHUTTLE: &[&str] = &["check", "--lib", "-p", "bursar", "--no-default-features"];
 /// With everything that features add: what a feature that is off puts in its place is empty.
 const LIBRARY_ALONE: &[&str] = &["check", "--lib", "-p", "bursar", "--all-features"];
 /// Turns stand on the core's chains, so their tests are asked too.
@@ -197,12 +201,18 @@ const CHECKED: &[&str] = &[
 
 /// Errors, or the test programs.
 fn compile(tree: &Path, arguments: &[&str]) -> Result<(Vec<Value>, Vec<Program>), String> {
-    let output = Command::new("cargo")
+    let mut command = Command::new("cargo");
+    let mut target = "../target";
+    if arguments == UNDER_SHUTTLE {
+        command.env("RUSTFLAGS", SHUTTLE);
+        target = "../shuttle";
+    }
+    let output = command
         .args(arguments)
         .args(["--locked", "--message-format", "json"])
         .current_dir(tree)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env("CARGO_TARGET_DIR", tree.join("../target"))
+        .env("CARGO_TARGET_DIR", tree.join(target))
         .output()
         .map_err(|why| why.to_string())?;
     let (mut errors, mut programs) = (Vec::new(), Vec::new());
