@@ -190,7 +190,9 @@ where
         Poll::Ready(ended) => {
             drop(standing);
             discard(work);
-            discard(kept);
+            if kept.is_some() {
+                discard(kept);
+            }
             Ok(ended)
         }
         Poll::Pending => Err(Rest {

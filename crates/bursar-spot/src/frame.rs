@@ -91,6 +91,8 @@ thread_local! {
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
     /// The executor of the outermost task of ours that is polled here.
     static HERE: Cell<Option<ExecId>> = const { Cell::new(None) };
+    /// Room for what has ended in a batch.
+    static ENDED: Cell<Vec<Due>> = const { Cell::new(Vec::new()) };
     static DUE: RefCell<VecDeque<Entry>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -188,7 +190,7 @@ impl<F: Future> Future for Task<F> {
 fn drain() {
     // A requester that is told is woken, moves to another worker and comes back to the gate while the batch goes on: each
     // turn then waits for cache lines from over there, and costs three times as much (64 askers, two workers).
-    let mut ended = Vec::new();
+    let mut ended = replace(&ENDED, Vec::new());
     for _ in 0..BATCH {
         let Some(mut entry) = pop() else { break };
         // Another host's work is polled in its own executor from the first: its timers and sockets belong there.
@@ -207,7 +209,8 @@ fn drain() {
             Ok(Poll::Ready(())) | Err(_) => ended.push(entry.due),
         }
     }
-    drop(ended);
+    ended.clear();
+    replace(&ENDED, ended);
     let _mode = enter(Mode::Spawning);
     spawn_all();
 }

@@ -427,6 +427,7 @@ pub(crate) fn wake(waker: Option<Waker>) {
 }
 
 /// Drops what may hold a user's values. A panic there has been reported by the hook and stops nothing here.
+#[inline]
 pub(crate) fn discard<T>(value: T) {
     let _reported = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }

@@ -47,6 +47,7 @@ impl<S: Send + 'static> Target<'_, S> {
         SpotError::new(kind, &self.strand.name)
     }
 
+    #[inline]
     fn ended<T>(self, ended: Result<T, Ended>) -> Result<T, SpotError> {
         ended.map_err(|ended| match ended {
             Ended::Closed(false) => self.strand.never_ran(),
