@@ -3,19 +3,34 @@
 //! A cookie goes back to the host that set it and to no other: a `Domain` attribute is not widened, since without a
 //! list of public suffixes a host could set cookies for its neighbours.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cookie_store::{CookieStore, RawCookie};
+use cookie_store::{Cookie, CookieStore, RawCookie, StoreAction};
 use http::{HeaderMap, HeaderValue, Uri, header};
 use url::Url;
 
+/// The least that RFC 6265 (6.1) asks a client to keep, and no more, since servers choose what is set: bytes of one cookie,
+/// cookies of one host, and all of them.
+const LONGEST: usize = 4_096;
+const MOST_OF_ONE_HOST: usize = 50;
+const MOST: usize = 3_000;
+
 /// A jar that all requests of one client share.
 #[derive(Default)]
-pub(crate) struct Jar(Mutex<CookieStore>);
+pub(crate) struct Jar(Mutex<Kept>);
+
+/// The cookies and how many there are, those counted that have expired and were not swept out.
+#[derive(Default)]
+struct Kept {
+    store: CookieStore,
+    of_host: HashMap<String, usize>,
+    all: usize,
+}
 
 impl Jar {
-    fn lock(&self) -> MutexGuard<'_, CookieStore> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -26,6 +41,7 @@ impl Jar {
         };
         let own: Vec<String> = self
             .lock()
+            .store
             .get_request_values(&url)
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
@@ -58,12 +74,56 @@ impl Jar {
         for value in set {
             let parsed = std::str::from_utf8(value.as_bytes())
                 .ok()
+                .filter(|text| text.len() <= LONGEST)
                 .and_then(|text| RawCookie::parse(text.to_owned()).ok());
             let Some(mut cookie) = parsed else { continue };
             cookie.unset_domain();
-            // What the jar refuses (a cookie for another path form, an expired one) is not kept: that is its answer.
-            drop(jar.insert_raw(&cookie, &url));
+            if let Ok(cookie) = Cookie::try_from_raw_cookie(&cookie, &url) {
+                jar.put(cookie.into_owned(), &url);
+            }
         }
+    }
+}
+
+impl Kept {
+    /// Keeps one cookie, unless there are too many and it replaces none.
+    fn put(&mut self, cookie: Cookie<'static>, url: &Url) {
+        let host = String::from(&cookie.domain);
+        let path = String::from(&cookie.path);
+        if !self.store.contains_any(&host, &path, cookie.name()) && self.is_full(&host) {
+            self.sweep();
+            if self.is_full(&host) {
+                return;
+            }
+        }
+        // What the store refuses (an expired one) is not kept: that is its answer.
+        if let Ok(StoreAction::Inserted) = self.store.insert(cookie, url) {
+            self.all += 1;
+            *self.of_host.entry(host).or_default() += 1;
+        }
+    }
+
+    fn is_full(&self, host: &str) -> bool {
+        let of_host = self.of_host.get(host).copied().unwrap_or(0);
+        self.all >= MOST || of_host >= MOST_OF_ONE_HOST
+    }
+
+    /// Removes what has expired: the store keeps it.
+    fn sweep(&mut self) {
+        let all = self.store.iter_any();
+        let expired = all.filter(|cookie| cookie.is_expired()).map(|cookie| {
+            let name = cookie.name().to_owned();
+            let host = String::from(&cookie.domain);
+            (host, String::from(&cookie.path), name)
+        });
+        for (host, path, name) in expired.collect::<Vec<_>>() {
+            self.store.remove(&host, &path, &name);
+            self.all -= 1;
+            if let Some(of_host) = self.of_host.get_mut(&host) {
+                *of_host -= 1;
+            }
+        }
+        self.of_host.retain(|_, of_host| *of_host > 0);
     }
 }
 
@@ -116,5 +176,36 @@ mod tests {
         set(&jar, "http://a.test/", "id=; Max-Age=0; Path=/");
         let left = sent(&jar, "http://a.test/", None);
         assert_eq!(left, ["wide=2"]);
+    }
+
+    #[test]
+    fn g9_a_server_cannot_fill_the_jar() {
+        let jar = Jar::default();
+        let keep = |host: &str, cookie: String| {
+            let mut headers = HeaderMap::new();
+            headers.append(header::SET_COOKIE, HeaderValue::try_from(cookie).unwrap());
+            let uri = Uri::try_from(format!("http://{host}.test/")).unwrap();
+            jar.keep(&headers, &uri);
+        };
+        let kept = || jar.lock().store.iter_unexpired().count();
+        keep("a", format!("long={}", "x".repeat(LONGEST)));
+        assert_eq!(kept(), 0);
+        for number in 0..100 {
+            keep("a", format!("c{number}=1"));
+        }
+        assert_eq!(kept(), MOST_OF_ONE_HOST);
+        keep("a", "c7=2".to_owned());
+        let sent = sent(&jar, "http://a.test/", None).remove(0);
+        assert!(sent.contains("c7=2") && !sent.contains("c7=1"), "{sent}");
+        // What has expired makes room.
+        keep("a", "c7=; Max-Age=0".to_owned());
+        keep("a", "new=1".to_owned());
+        assert_eq!(kept(), MOST_OF_ONE_HOST);
+        for host in 0..70 {
+            for number in 0..50 {
+                keep(&format!("h{host}"), format!("c{number}=1"));
+            }
+        }
+        assert_eq!(kept(), MOST);
     }
 }
