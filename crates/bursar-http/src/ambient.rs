@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -77,6 +78,23 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(work);
 }
 
+/// Runs blocking work on tokio's threads for it. Its value is dropped there if nobody waits any more.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Bounds the making of a connection, which may go on when no request awaits it any more. `None` is too late.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the pool's connections outlive the requests, and so the client's clock"
+)]
+pub(crate) async fn at_most<F: Future>(span: Duration, work: F) -> Option<F::Output> {
+    tokio::time::timeout(span, work).await.ok()
+}
+
 /// When an attempt's time is up; its timer is armed when something first has to wait.
 pub(crate) struct Deadline {
     at: Option<Instant>,
@@ -96,6 +114,11 @@ impl Deadline {
         };
         let timer = self.timer.get_or_insert_with(|| self.clock.sleep_until(at));
         timer.as_mut().poll(cx).map(|()| Elapsed)
+    }
+
+    /// Whether the moment has come, by the clock.
+    pub(crate) fn is_past(&self) -> bool {
+        self.at.is_some_and(|at| self.clock.now() >= at)
     }
 
     /// Polls `work` until it ends, the moment comes or `attempt` is told to stop. What ends in the same poll counts.

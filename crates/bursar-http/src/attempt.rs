@@ -129,6 +129,7 @@ impl Ways {
             uri: hop.uri,
             limit: plan.limit,
             floor: hop.floor,
+            effect: plan.effect,
             decompress: self.compression,
         };
         Payload::open(response, flight, deadline, origin).await
@@ -145,7 +146,7 @@ impl Hop<'_> {
     ) -> Result<(), Error> {
         if turn == Turn::Get && self.method != Method::GET && self.method != Method::HEAD {
             // It was answered: whatever fails from here on, the request itself may have been executed.
-            self.floor = verdict::after_method_change(effect).or(self.floor);
+            self.floor = verdict::once_answered(response.status(), effect).or(self.floor);
         }
         let refuse = |hop: &Self, what: &'static str| {
             Error::new(ErrorKind::ProtocolError, Outcome::Permanent, what)

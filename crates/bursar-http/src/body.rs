@@ -118,6 +118,9 @@ pub(crate) enum Source {
     },
 }
 
+/// How much is handed over at a time. What was is sent, on HTTP/2 even after the caller has left.
+const PIECE: usize = 256 << 10;
+
 impl Source {
     /// What is still to come, if it is known.
     pub(crate) fn length(&self) -> Option<u64> {
@@ -140,9 +143,11 @@ impl Source {
         match self {
             Self::Empty => Poll::Ready(None),
             Self::Bytes(bytes) => {
-                let bytes = std::mem::take(bytes);
-                *self = Self::Empty;
-                Poll::Ready(Some(Ok(bytes)))
+                let piece = bytes.split_to(bytes.len().min(PIECE));
+                if bytes.is_empty() {
+                    *self = Self::Empty;
+                }
+                Poll::Ready(Some(Ok(piece)))
             }
             Self::Pieces(pieces) => pieces.poll_next(cx),
             Self::Stream { slot, taken } => {

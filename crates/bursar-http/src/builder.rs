@@ -16,7 +16,7 @@ use crate::cookies::Jar;
 use crate::error::Error;
 use crate::payload::ACCEPT_ENCODING;
 use crate::redirect;
-use crate::request::Request;
+use crate::request::{IDEMPOTENCY_KEY, Request};
 use crate::schedule::Schedulers;
 use crate::surface::OneShot;
 use crate::transport::{Protocols, TlsOptions, Transport};
@@ -110,8 +110,15 @@ impl ClientBuilder {
         <HeaderValue as TryFrom<V>>::Error: Into<http::Error>,
     {
         match header_pair(name, value) {
+            Ok((name, _)) if name == IDEMPOTENCY_KEY => self.fail(Error::usage(
+                "header `idempotency-key`: a key belongs to one request, not to all of a client",
+            )),
             Ok((name, value)) => {
-                self.headers.append(name, value);
+                if self.headers.len() >= config::HEADERS {
+                    self.fail(Error::usage("a client has too many headers"));
+                } else {
+                    self.headers.append(name, value);
+                }
             }
             Err(error) => self.fail(error),
         }
@@ -329,6 +336,12 @@ where
         return Err(Error::usage(format!(
             "header `{name}`: the client sets it, from the body and the connection"
         )));
+    }
+    if name == header::PROXY_AUTHORIZATION {
+        // Through a tunnel the origin would get it.
+        return Err(Error::usage(
+            "header `proxy-authorization`: the proxy's credentials stand in the URL of option `proxy`",
+        ));
     }
     match HeaderValue::try_from(value) {
         Ok(mut value) => {

@@ -18,6 +18,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
 /// How large a decoded body may be, unless said otherwise.
 pub(crate) const BODY_LIMIT: u64 = 16 << 20;
 
+/// How many headers a request or a client may set. A map of them holds no more than 32,768 and panics beyond.
+pub(crate) const HEADERS: usize = 4_096;
+
 /// The address that a client's paths are appended to.
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
@@ -29,7 +32,8 @@ pub(crate) struct Base {
 
 impl Base {
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let invalid = |what: &str| Error::usage(format!("option `base_url` = {text:?}: {what}"));
+        let invalid =
+            |what: &str| Error::usage(format!("option `base_url` = {:?}: {what}", shown(text)));
         let uri = absolute(text).map_err(invalid)?;
         if uri.query().is_some() {
             return Err(invalid("it must not have a query"));
@@ -79,7 +83,17 @@ pub(crate) fn address(base: Option<&Base>, path: String, query: &str) -> Result<
 }
 
 fn refused(path: &str, what: &str) -> Error {
-    Error::usage(format!("request address {path:?}: {what}"))
+    Error::usage(format!("request address {:?}: {what}", shown(path)))
+}
+
+/// As much of an address as may be read in a log: without credentials and without the query.
+pub(crate) fn shown(address: &str) -> String {
+    let end = address.find(['?', '#']).unwrap_or(address.len());
+    let address = &address[..end];
+    match (address.split_once("://"), address.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => address.to_owned(),
+    }
 }
 
 /// What stands between a path and the query that is added to it.
@@ -136,6 +150,11 @@ fn absolute(text: &str) -> Result<Uri, &'static str> {
     if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
         return Err("it must not carry credentials: use `basic_auth`");
     }
+    let named = uri.authority().map_or("", |authority| authority.as_str());
+    if Some(named) != uri.host() && uri.port_u16().is_none() {
+        // The connector would take the scheme's own port instead.
+        return Err("its port must be a number from 0 to 65535");
+    }
     Ok(uri)
 }
 
@@ -184,13 +203,15 @@ pub(crate) fn proxy(text: &str) -> Result<Proxy, Error> {
             .map(|(_, value)| value.into_owned())
             .unwrap_or_default()
     };
-    let authorization = (!url.username().is_empty()).then(|| {
+    let named = !url.username().is_empty() || url.password().is_some();
+    let authorization = named.then(|| {
         basic(
             &decode(url.username()),
             &decode(url.password().unwrap_or("")),
         )
     });
-    if url.set_username("").and(url.set_password(None)).is_err() || url.path() != "/" {
+    let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    if url.set_username("").and(url.set_password(None)).is_err() || !bare {
         return Err(invalid("it must name a host and a port alone"));
     }
     let uri = Uri::try_from(url.as_str()).map_err(|_| invalid("it is no URL"))?;
@@ -251,6 +272,10 @@ mod tests {
             "ftp://a.test/",
             "http://",
             "http://u:p@a.test/",
+            "http://a.test:99999/",
+            "http://a.test:x/",
+            "http://a.test:/",
+            "http://[::1]:99999/",
             "",
         ] {
             assert!(whole(wrong).is_err(), "{wrong}");
@@ -265,9 +290,26 @@ mod tests {
             "{error}"
         );
         for wrong in [
+            "http://u:secret@a.test",
+            "http://u:se/secret@a.test",
+            "http://a.test/?secret",
+            "ftp://a.test/?secret",
+        ] {
+            let base = Base::parse(wrong).unwrap_err().to_string();
+            let request = address(None, format!("{wrong}#"), "").map_err(|e| e.to_string());
+            assert!(!base.contains("secret"), "{base}");
+            assert!(
+                !request
+                    .as_ref()
+                    .is_err_and(|error| error.contains("secret")),
+                "{request:?}"
+            );
+        }
+        for wrong in [
             "x",
             "https://u:secret@p.test",
             "http://u:secret@p.test/path",
+            "http://u:secret@p.test/?query",
         ] {
             let error = proxy(wrong).unwrap_err().to_string();
             assert!(
@@ -279,6 +321,8 @@ mod tests {
         assert_eq!(found.uri, "http://p.test:3128/");
         assert_eq!(found.authorization, Some(basic("us:er", "p+w@")));
         assert!(found.authorization.unwrap().is_sensitive());
+        let nameless = proxy("http://:token@p.test").unwrap().authorization;
+        assert_eq!(nameless, Some(basic("", "token")));
         assert_eq!(basic("a", "b"), "Basic YTpi");
     }
 }

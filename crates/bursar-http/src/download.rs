@@ -1,4 +1,6 @@
 //! A response's body into a file, which appears whole or not at all.
+//!
+//! The file is made before the request is sent, so that a place where none can be made costs no exchange.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use http::Response;
 use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
 
+use crate::ambient::{self, Elapsed};
 use crate::error::{Error, ErrorKind};
 use crate::run::Run;
 
@@ -25,11 +28,15 @@ impl Partial {
         let mut name = place.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}-{number}.part", std::process::id()));
         let path = place.with_file_name(name);
-        let file = File::create_new(&path).await?;
-        Ok(Self {
-            path,
-            file: Some(file),
+        // Whoever leaves meanwhile leaves no file: what the thread returns is dropped then.
+        ambient::blocking(move || {
+            let file = std::fs::File::create_new(&path)?;
+            Ok(Self {
+                path,
+                file: Some(File::from_std(file)),
+            })
         })
+        .await
     }
 
     async fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
@@ -39,10 +46,14 @@ impl Partial {
         }
     }
 
-    async fn put(mut self, place: &Path) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
-            file.flush().await?;
+    async fn flush(&mut self) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) => file.flush().await,
+            None => Ok(()),
         }
+    }
+
+    async fn put(mut self, place: &Path) -> io::Result<()> {
         fs::rename(&self.path, place).await?;
         self.file = None;
         Ok(())
@@ -60,6 +71,11 @@ impl Drop for Partial {
 
 /// Runs until the file is in its place.
 pub(crate) async fn download(run: Run<'_>, place: &Path) -> Result<Response<u64>, Error> {
+    let plan = &run.ready.plan;
+    if place.file_name().is_none() {
+        let what = format!("the path {place:?} to download to names no file");
+        return Err(Error::usage(what).to(&plan.method, &plan.uri));
+    }
     run.call()
         .run(|attempt| async move {
             let arrived = attempt_download(run, attempt, place).await;
@@ -74,20 +90,46 @@ async fn attempt_download(
     attempt: &Attempt,
     place: &Path,
 ) -> Result<Response<u64>, Error> {
-    let unwritten = |error: io::Error| {
-        let what = "the answer arrived and its file cannot be written";
-        Error::new(ErrorKind::InternalFailure, Outcome::Permanent, what)
+    const KIND: ErrorKind = ErrorKind::InternalFailure;
+    let plan = &run.ready.plan;
+    let mut file = Partial::create(place).await.map_err(|error| {
+        let what = "the file to download to cannot be made; nothing was sent";
+        Error::new(KIND, Outcome::Permanent, what)
             .because(error)
-            .to(&run.ready.plan.method, &run.ready.plan.uri)
-    };
+            .to(&plan.method, &plan.uri)
+    })?;
     let (parts, mut payload) = run.exchange(attempt).await?;
-    let mut file = Partial::create(place).await.map_err(unwritten)?;
     let mut length = 0;
-    while let Some(chunk) = payload.next(Some(attempt)).await {
-        let chunk = chunk?;
-        file.write(&chunk).await.map_err(unwritten)?;
-        length += chunk.len() as u64;
+    let put = loop {
+        let next = payload.next(Some(attempt)).await;
+        let chunk = payload.in_time(next).transpose()?;
+        let written = match &chunk {
+            Some(chunk) => {
+                let write = file.write(chunk);
+                payload.deadline.bound(Some(attempt), write).await
+            }
+            None => payload.deadline.bound(Some(attempt), file.flush()).await,
+        };
+        let written = match written {
+            Ok(Ok(())) if chunk.is_none() => break file.put(place).await,
+            Ok(written) => written,
+            Err(Elapsed) => {
+                let what = "the answer's file was not written in time";
+                let kind = ErrorKind::DeadlineExceeded;
+                return Err(payload.error(kind, Outcome::Uncertain, what));
+            }
+        };
+        match (written, chunk) {
+            (Ok(()), Some(chunk)) => length += chunk.len() as u64,
+            (written, _) => break written,
+        }
+    };
+    match put {
+        Ok(()) => Ok(Response::from_parts(parts, length)),
+        Err(error) => {
+            let what = "the answer arrived and its file cannot be written";
+            let unwritten = payload.error(KIND, Outcome::Permanent, what);
+            Err(unwritten.because(error).hopeless())
+        }
     }
-    file.put(place).await.map_err(unwritten)?;
-    Ok(Response::from_parts(parts, length))
 }

@@ -57,6 +57,7 @@ struct Inner {
     attempts: u32,
     retry_after: Option<Duration>,
     response: Option<Response<Bytes>>,
+    hopeless: bool,
 }
 
 /// Whom the request was for. Without query, since queries carry secrets into logs.
@@ -90,6 +91,7 @@ impl Error {
             attempts: 0,
             retry_after: None,
             response: None,
+            hopeless: false,
         }))
     }
 
@@ -121,6 +123,16 @@ impl Error {
             self.0.outcome = floor;
         }
         self
+    }
+
+    /// Sent again, the request would be answered the same way.
+    pub(crate) fn hopeless(mut self) -> Self {
+        self.0.hopeless = true;
+        self
+    }
+
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.0.hopeless
     }
 
     pub(crate) fn with_response(

@@ -1,11 +1,12 @@
 //! A response's body on its way in: decoded, limited, in time.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bursar::{Attempt, Outcome};
+use bursar::{Attempt, Effect, Outcome};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, Uri, header};
 use http_body::Body;
@@ -16,6 +17,7 @@ use tower_service::Service;
 use crate::ambient::{Deadline, Elapsed};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::transport::Flight;
+use crate::verdict;
 
 /// What compression offers to servers. Other codings let the sender choose how much memory a window takes.
 pub(crate) const ACCEPT_ENCODING: &str = "gzip, deflate";
@@ -29,7 +31,9 @@ pub(crate) struct Payload {
     seen: u64,
     method: Method,
     uri: Uri,
+    /// What failures mean at least after the redirects, and what those of the body do.
     floor: Option<Outcome>,
+    body_floor: Option<Outcome>,
 }
 
 enum Decoded {
@@ -45,6 +49,7 @@ pub(crate) struct Origin {
     pub(crate) limit: u64,
     /// Failures mean at least this.
     pub(crate) floor: Option<Outcome>,
+    pub(crate) effect: Effect,
     pub(crate) decompress: bool,
 }
 
@@ -56,7 +61,11 @@ impl Payload {
         deadline: Deadline,
         origin: Origin,
     ) -> Result<(http::response::Parts, Self), Error> {
-        let coded = origin.decompress && response.headers().contains_key(header::CONTENT_ENCODING);
+        let answered = verdict::once_answered(response.status(), origin.effect);
+        // What answers a HEAD names a coding of a body that does not come.
+        let coded = origin.decompress
+            && !response.body().is_end_stream()
+            && response.headers().contains_key(header::CONTENT_ENCODING);
         let (parts, body) = if coded {
             let mut decoder = Decompression::new(Given(Some(response)));
             let decoded = decoder.call(Request::new(())).await.map_err(|error| {
@@ -78,6 +87,7 @@ impl Payload {
             method: origin.method,
             uri: origin.uri,
             floor: origin.floor,
+            body_floor: origin.floor.or(answered),
         };
         Ok((parts, payload))
     }
@@ -126,6 +136,21 @@ impl Payload {
         .await
     }
 
+    /// What a reader gets that may be slow itself: what is here after the deadline is late too.
+    pub(crate) fn in_time(
+        &self,
+        next: Option<Result<Bytes, Error>>,
+    ) -> Option<Result<Bytes, Error>> {
+        match next {
+            Some(Ok(_)) if self.deadline.is_past() => {
+                let what = "the answer's body was not read in time";
+                let kind = ErrorKind::DeadlineExceeded;
+                Some(Err(self.error(kind, Outcome::Uncertain, what)))
+            }
+            next => next,
+        }
+    }
+
     /// Reads to the end and keeps nothing; false if that fails.
     pub(crate) async fn drain(&mut self) -> bool {
         loop {
@@ -168,13 +193,22 @@ impl Payload {
         self.floor
     }
 
-    fn error(&self, kind: ErrorKind, outcome: Outcome, what: &'static str) -> Error {
+    /// A failure after the head of the answer.
+    pub(crate) fn error(
+        &self,
+        kind: ErrorKind,
+        outcome: Outcome,
+        what: impl Into<Cow<'static, str>>,
+    ) -> Error {
         Error::new(kind, outcome, what)
-            .at_least(self.floor)
+            .at_least(self.body_floor)
             .to(&self.method, &self.uri)
     }
 
     fn late(&self) -> Error {
+        if self.deadline.is_past() {
+            self.flight.distrust();
+        }
         self.error(
             ErrorKind::DeadlineExceeded,
             Outcome::Uncertain,
@@ -184,9 +218,8 @@ impl Payload {
 
     fn too_large(&self) -> Error {
         let what = format!("the answer's body is larger than {} bytes", self.limit);
-        Error::new(ErrorKind::CapacityExceeded, Outcome::Permanent, what)
-            .at_least(self.floor)
-            .to(&self.method, &self.uri)
+        self.error(ErrorKind::CapacityExceeded, Outcome::Permanent, what)
+            .hopeless()
     }
 
     fn broken(&self, error: BoxError) -> Error {
@@ -208,7 +241,12 @@ impl Payload {
                 "the connection was lost before the answer's body had arrived",
             ),
         };
-        self.error(kind, outcome, what).because(error)
+        let broken = self.error(kind, outcome, what).because(error);
+        if outcome == Outcome::Permanent {
+            broken.hopeless()
+        } else {
+            broken
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::token::Token;
 use crate::verdict;
 
 /// The header by which a receiver can tell a repetition.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Marks a request that has no body yet.
 #[derive(Debug)]
@@ -51,12 +51,13 @@ pub struct Request<S, B = NoBody> {
 }
 
 /// What was configured, unchecked.
-#[derive(Debug)]
 pub(crate) struct Draft {
     method: Method,
     path: String,
     query: String,
     headers: HeaderMap,
+    /// What the body says of itself, unless a header says otherwise.
+    content_type: Option<HeaderValue>,
     body: RequestBody,
     timeout: Option<Duration>,
     limit: Option<u64>,
@@ -92,6 +93,7 @@ impl<S> Request<S> {
                 path,
                 query: String::new(),
                 headers: HeaderMap::new(),
+                content_type: None,
                 body: RequestBody::Empty,
                 timeout: None,
                 limit: None,
@@ -113,13 +115,7 @@ impl<S> Request<S> {
         }
         if let Some(content_type) = content_type {
             match HeaderValue::try_from(content_type) {
-                // One set as a header stands.
-                Ok(value) => {
-                    self.draft
-                        .headers
-                        .entry(header::CONTENT_TYPE)
-                        .or_insert(value);
-                }
+                Ok(value) => self.draft.content_type = Some(value),
                 Err(error) => self.draft.fail(
                     Error::usage("the body's content type cannot stand in a header").because(error),
                 ),
@@ -181,9 +177,7 @@ impl<S, B> Request<S, B> {
         <HeaderValue as TryFrom<V>>::Error: Into<http::Error>,
     {
         match header_pair(name, value) {
-            Ok((name, value)) => {
-                self.draft.headers.append(name, value);
-            }
+            Ok((name, value)) => self.draft.append(name, value),
             Err(error) => self.draft.fail(error),
         }
         self
@@ -216,8 +210,9 @@ impl<S, B> Request<S, B> {
     }
 
     /// Sends a key by which the receiver can tell a repetition (`Idempotency-Key`): it makes a POST or PATCH
-    /// [`Idempotent`](bursar::Effect::Idempotent).
-    pub fn idempotency_key(self, key: &str) -> Self {
+    /// [`Idempotent`](bursar::Effect::Idempotent). It must not be empty, and the last one given counts.
+    pub fn idempotency_key(mut self, key: &str) -> Self {
+        self.draft.headers.remove(IDEMPOTENCY_KEY);
         self.header(IDEMPOTENCY_KEY, key)
     }
 
@@ -268,13 +263,44 @@ impl Draft {
         self.fault.get_or_insert(error);
     }
 
+    fn append(&mut self, name: HeaderName, value: HeaderValue) {
+        if self.headers.len() >= config::HEADERS {
+            self.fail(Error::usage("a request has too many headers"));
+        } else {
+            self.headers.append(name, value);
+        }
+    }
+
+    /// The key by which the receiver can tell a repetition. One that it cannot tell by is none.
+    fn idempotency_key(&self) -> Result<Option<Arc<str>>, Error> {
+        let mut keys = self.headers.get_all(IDEMPOTENCY_KEY).iter();
+        let (Some(key), None) = (keys.next(), keys.next()) else {
+            return match self.headers.contains_key(IDEMPOTENCY_KEY) {
+                true => Err(Error::usage(
+                    "a request has one idempotency key, not several",
+                )),
+                false => Ok(None),
+            };
+        };
+        match key.to_str() {
+            Ok(key) if !key.trim().is_empty() => Ok(Some(Arc::from(key))),
+            _ => Err(Error::usage(
+                "an idempotency key is visible ASCII, and not empty",
+            )),
+        }
+    }
+
     /// Checks the request and completes it with what its client sets.
     pub(crate) fn ready(self, core: &Core) -> Result<Ready, Error> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
+        let idempotency_key = self.idempotency_key()?;
         let uri = config::address(core.base.as_ref(), self.path, &self.query)?;
         let mut headers = self.headers;
+        if let Some(content_type) = self.content_type {
+            headers.entry(header::CONTENT_TYPE).or_insert(content_type);
+        }
         for name in core.headers.keys() {
             // Several defaults of one name are kept, one that the request set itself is not.
             if !headers.contains_key(name) {
@@ -283,10 +309,6 @@ impl Draft {
                 }
             }
         }
-        let idempotency_key = headers
-            .get(IDEMPOTENCY_KEY)
-            .and_then(|value| value.to_str().ok())
-            .map(Arc::from);
         let plan = Plan {
             effect: verdict::effect(&self.method, idempotency_key.is_some()),
             method: self.method,
@@ -301,6 +323,18 @@ impl Draft {
             bounds: self.bounds,
             idempotency_key,
         })
+    }
+}
+
+/// Without the query, since queries carry secrets into logs.
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draft")
+            .field("method", &self.method)
+            .field("path", &config::shown(&self.path))
+            .field("headers", &self.headers)
+            .field("body", &self.body)
+            .finish_non_exhaustive()
     }
 }
 

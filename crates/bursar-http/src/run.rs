@@ -142,6 +142,8 @@ impl<'a> Run<'a> {
                 let what = "the answer's body is not what was asked for";
                 Err(
                     Error::new(ErrorKind::ProtocolError, Outcome::Permanent, what)
+                        .at_least(verdict::once_answered(parts.status, plan.effect))
+                        .hopeless()
                         .because(error)
                         .to(&plan.method, &plan.uri),
                 )
@@ -151,7 +153,7 @@ impl<'a> Run<'a> {
 
     /// What the contract is told of a failed attempt.
     pub(crate) fn failure(&self, attempt: &Attempt, error: Error) -> Failure<Error> {
-        if self.ready.plan.body.is_spent() {
+        if self.ready.plan.body.is_spent() || error.is_hopeless() {
             attempt.forbid_retry();
         }
         error.into_failure()

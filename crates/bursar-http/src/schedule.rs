@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use std::thread;
 
 use bursar::seam::{Execute, Resume, Work};
 use bursar::{Outcome, in_chain};
@@ -45,7 +47,7 @@ impl Schedulers {
                 if answer.poll_closed(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                work.as_mut().poll(cx).map(Some)
+                poll_caught(work.as_mut(), cx).map(Some)
             })
             .await;
             if let Some(result) = result {
@@ -53,14 +55,19 @@ impl Schedulers {
                 drop(answer.send(result));
             }
         }));
-        answered.await.unwrap_or_else(|_| {
-            let what = "the execute scheduler dropped the exchange";
-            Err(Error::new(
-                ErrorKind::ShuttingDown,
-                Outcome::Uncertain,
-                what,
-            ))
-        })
+        match answered.await {
+            Ok(Ok(result)) => result,
+            // A decoder's, say: it is its caller's.
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => {
+                let what = "the execute scheduler dropped the exchange";
+                Err(Error::new(
+                    ErrorKind::ShuttingDown,
+                    Outcome::Uncertain,
+                    what,
+                ))
+            }
+        }
     }
 
     /// Starts work that nobody awaits.
@@ -81,6 +88,31 @@ impl Schedulers {
             None => callback.await,
         }
     }
+}
+
+/// Polls `work`; a panic in it is what it ends with.
+fn poll_caught<F: Future>(
+    work: Pin<&mut F>,
+    cx: &mut Context<'_>,
+) -> Poll<thread::Result<F::Output>> {
+    match catch_unwind(AssertUnwindSafe(|| work.poll(cx))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    }
+}
+
+/// Runs an exchange whose caller awaits nothing and whose callback is owed an answer, after a panic too.
+pub(crate) async fn told<T>(exchange: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut exchange = pin!(exchange);
+    let ended = poll_fn(|cx| poll_caught(exchange.as_mut(), cx)).await;
+    ended.unwrap_or_else(|_| {
+        let what = "the answer's decoder panicked";
+        Err(Error::new(
+            ErrorKind::InternalFailure,
+            Outcome::Uncertain,
+            what,
+        ))
+    })
 }
 
 impl fmt::Debug for Schedulers {

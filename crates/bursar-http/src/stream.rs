@@ -75,7 +75,8 @@ impl BodyStream {
                 what,
             )))
         } else {
-            std::task::ready!(live.payload.poll_chunk(cx))
+            let next = std::task::ready!(live.payload.poll_chunk(cx));
+            live.payload.in_time(next)
         };
         if !matches!(next, Some(Ok(_))) {
             self.live = None;

@@ -97,7 +97,11 @@ async fn attempt_submit(run: Run<'_>, attempt: &Attempt) -> Result<Rest, Error> 
         headers: with_cookies.as_ref().unwrap_or(&plan.headers),
         body: &plan.body,
     };
-    let mut sending = core.ways.transport.submit(outgoing).await?;
+    let sending = core
+        .ways
+        .transport
+        .submit(outgoing, &mut deadline, Some(attempt));
+    let mut sending = sending.await?;
     let answer = match sending.submitted(&mut deadline, Some(attempt)).await? {
         Some(response) => Answer::Here(response, sending.into_flight()),
         None => Answer::Awaited(sending),
@@ -124,6 +128,7 @@ async fn finish(core: &Core, ready: &Ready, rest: Rest) -> bool {
         uri: ready.plan.uri.clone(),
         limit: ready.plan.limit,
         floor: None,
+        effect: ready.plan.effect,
         decompress: core.ways.compression,
     };
     let Ok((parts, mut payload)) = Payload::open(response, flight, deadline, origin).await else {

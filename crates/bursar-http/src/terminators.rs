@@ -13,6 +13,7 @@ use crate::download::download;
 use crate::error::Error;
 use crate::request::Request;
 use crate::run::Live;
+use crate::schedule::told;
 use crate::stream::BodyStream;
 use crate::submit::submit;
 use crate::surface::{Detached, Registered, Surface, enter};
@@ -164,7 +165,7 @@ impl<S: Detached + 'static, B: 'static> Request<S, B> {
         schedulers.start(async move {
             // A host that is shutting down refuses the request too, and the callback is told.
             let counted = enter(host.as_ref()).await;
-            let response = self.send().await;
+            let response = told(self.send()).await;
             let continuation = async move {
                 callback(response).await;
                 drop(counted);

@@ -6,6 +6,7 @@
 mod connect;
 mod exchange;
 mod tls;
+mod tunnel;
 mod wire;
 
 use std::error::Error as StdError;
@@ -16,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bursar::{Attempt, Outcome};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, ResponseFuture, connect::capture_connection};
 use hyper_util::rt::TokioTimer;
@@ -101,28 +102,32 @@ impl Transport {
         deadline: &mut Deadline,
         attempt: Option<&Attempt>,
     ) -> Result<(Response<Incoming>, Flight), Error> {
-        for _ in 1..PLACES {
-            let sending = self.begin(&self.pool, self.protocols, &outgoing).await?;
+        let mut places = PLACES;
+        loop {
+            places -= 1;
+            let begun = self.begin(&self.pool, self.protocols, &outgoing);
+            let sending = in_time(&outgoing, deadline, attempt, begun).await?;
             match sending.answered(deadline, attempt).await {
-                Err(Missed::Place(_)) => {}
-                Err(Missed::Answer(error)) => return Err(error),
+                Err(Missed::Place(_)) if places > 0 => {}
+                Err(missed) => return Err(missed.into_error()),
                 Ok(answered) => return Ok(answered),
             }
         }
-        let sending = self.begin(&self.pool, self.protocols, &outgoing).await?;
-        sending
-            .answered(deadline, attempt)
-            .await
-            .map_err(Missed::into_error)
     }
 
     /// Begins to send one request on HTTP/1, where it is known when the last byte has left.
-    pub(crate) async fn submit(&self, outgoing: Outgoing<'_>) -> Result<Sending, Error> {
+    pub(crate) async fn submit(
+        &self,
+        outgoing: Outgoing<'_>,
+        deadline: &mut Deadline,
+        attempt: Option<&Attempt>,
+    ) -> Result<Sending, Error> {
         let Some(http1) = &self.http1 else {
             let what = "`submit` needs HTTP/1, and the client speaks HTTP/2 alone";
             return Err(Error::invalid(what).to(outgoing.method, outgoing.uri));
         };
-        self.begin(http1, Protocols::Http1, &outgoing).await
+        let begun = self.begin(http1, Protocols::Http1, &outgoing);
+        in_time(&outgoing, deadline, attempt, begun).await
     }
 
     async fn begin(
@@ -179,6 +184,19 @@ impl Transport {
     }
 }
 
+/// Bounds the opening of a body: a file may take as long as it likes.
+async fn in_time(
+    outgoing: &Outgoing<'_>,
+    deadline: &mut Deadline,
+    attempt: Option<&Attempt>,
+    begun: impl Future<Output = Result<Sending, Error>>,
+) -> Result<Sending, Error> {
+    match deadline.bound(attempt, begun).await {
+        Ok(begun) => begun,
+        Err(Elapsed) => Err(elapsed(Sent::Nothing).to(outgoing.method, outgoing.uri)),
+    }
+}
+
 pub(crate) fn is_https(uri: &Uri) -> bool {
     uri.scheme() == Some(&http::uri::Scheme::HTTPS)
 }
@@ -222,7 +240,7 @@ impl Sending {
         {
             Ok(Ok(response)) => Ok((response, self.flight)),
             Ok(Err(missed)) => Err(missed),
-            Err(Elapsed) => Err(Missed::Answer(self.late())),
+            Err(Elapsed) => Err(Missed::Answer(self.late(deadline))),
         }
     }
 
@@ -238,7 +256,7 @@ impl Sending {
         });
         match deadline.bound(attempt, submitted).await {
             Ok(submitted) => submitted.map_err(Missed::into_error),
-            Err(Elapsed) => Err(self.late()),
+            Err(Elapsed) => Err(self.late(deadline)),
         }
     }
 
@@ -250,6 +268,14 @@ impl Sending {
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<Incoming>, Missed>> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
         Poll::Ready(match answer {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                self.flight.stage = Stage::Over;
+                // It was sent whole; the connection is closed.
+                let sent = self.flight.exchange.failed();
+                let what = "the server switches to a protocol that nobody asked for";
+                let error = Error::new(ErrorKind::ProtocolError, sent.outcome(), what);
+                Err(Missed::Answer(error.to(&self.method, &self.uri)))
+            }
             Ok(response) => {
                 self.flight.stage = Stage::Answered;
                 Ok(response)
@@ -269,8 +295,11 @@ impl Sending {
     }
 
     /// The time is up: stops what can be stopped.
-    fn late(&mut self) -> Error {
+    fn late(&mut self, deadline: &Deadline) -> Error {
         self.flight.stage = Stage::Over;
+        if deadline.is_past() {
+            self.flight.distrust();
+        }
         elapsed(self.flight.exchange.abandon()).to(&self.method, &self.uri)
     }
 }
@@ -290,6 +319,11 @@ enum Stage {
 }
 
 impl Flight {
+    /// The peer was not heard in time: its connection is given to nobody else.
+    pub(crate) fn distrust(&self) {
+        self.exchange.distrust();
+    }
+
     /// The answer's body has ended.
     pub(crate) fn land(&mut self) {
         self.exchange.abandon_rest();

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::clients::Clients;
 use crate::error::{Error, ErrorKind};
 use crate::request::Request;
+use crate::schedule::told;
 use crate::surface::{Entry, Registered, Surface, sealed};
 
 /// Gives turns their clients by name.
@@ -130,6 +131,6 @@ impl<T: CompleteTurn, B: 'static> Request<TurnClient<T>, B> {
         C: FnOnce(T::Next, Result<Response<R>, Error>) -> W + Send + 'static,
         W: Future<Output = ()> + Send + 'static,
     {
-        turn.on_complete(self.detached().send(), callback);
+        turn.on_complete(told(self.detached().send()), callback);
     }
 }

@@ -55,13 +55,11 @@ pub(crate) fn of_status(status: StatusCode, effect: Effect, retry_after: bool) -
     }
 }
 
-/// What a later failure means at least, once a redirect has turned the method into GET: the first request was answered,
-/// so it may have been executed.
-pub(crate) fn after_method_change(effect: Effect) -> Option<Outcome> {
-    match effect {
-        Effect::Pure => None,
-        Effect::Idempotent | Effect::NonIdempotent => Some(Outcome::Uncertain),
-    }
+/// What a failure means at least once the request was answered with `status`, be it in the answer's body, in decoding or
+/// after a redirect: what it was to change is changed, unless the status says otherwise.
+pub(crate) fn once_answered(status: StatusCode, effect: Effect) -> Option<Outcome> {
+    let refused = is_failure(status) && of_status(status, effect, false) != Outcome::Uncertain;
+    (effect != Effect::Pure && !refused).then_some(Outcome::Uncertain)
 }
 
 #[cfg(test)]
@@ -137,8 +135,25 @@ mod tests {
         assert_eq!(Sent::Nothing.outcome(), Transient);
         assert_eq!(Sent::Refused.outcome(), Transient);
         assert_eq!(Sent::Perhaps.outcome(), Uncertain);
-        assert_eq!(after_method_change(Pure), None);
-        assert_eq!(after_method_change(Idempotent), Some(Uncertain));
-        assert_eq!(after_method_change(NonIdempotent), Some(Uncertain));
+    }
+
+    #[test]
+    fn g7_what_was_answered_may_have_been_done() {
+        // Status, then: Pure, and the rest.
+        for (status, pure, others) in [
+            (200, None, Some(Uncertain)),
+            (302, None, Some(Uncertain)),
+            (404, None, None),
+            (408, None, Some(Uncertain)),
+            (429, None, None),
+            (500, None, Some(Uncertain)),
+            (501, None, None),
+        ] {
+            let code = StatusCode::from_u16(status).unwrap();
+            assert_eq!(once_answered(code, Pure), pure, "{status}");
+            for effect in [Idempotent, NonIdempotent] {
+                assert_eq!(once_answered(code, effect), others, "{status}");
+            }
+        }
     }
 }

@@ -89,6 +89,47 @@ async fn case_35_a_post_is_not_sent_again_after_its_bytes_left_and_a_get_is() {
     assert_eq!(server.accepted(), 3);
 }
 
+#[tokio::test]
+async fn case_19_a_reply_lost_after_the_effect_is_repeated_only_where_that_does_no_harm() {
+    // Commits, and closes before it replies; the second time it replies.
+    let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
+    let log = Arc::clone(&heard);
+    let server = Server::start(move |mut peer, _| {
+        let log = Arc::clone(&log);
+        async move {
+            let order = peer.hear().await.unwrap();
+            let again = {
+                let mut log = log.lock().unwrap();
+                log.push(order);
+                log.len() % 2 == 0
+            };
+            if again {
+                peer.say(&ok("7")).await;
+                peer.closed().await;
+            }
+        }
+    })
+    .await;
+    let client = retrying(server.client());
+    let error = client.post("/").json(&1).fetch::<u8>().await.unwrap_err();
+    assert_eq!((error.outcome(), error.attempts()), (Outcome::Uncertain, 1));
+    assert_eq!(heard.lock().unwrap().len(), 1);
+
+    heard.lock().unwrap().clear();
+    let keyed = client.post("/").json(&1).idempotency_key("order-7");
+    assert_eq!(keyed.fetch::<u8>().await.unwrap(), 7);
+    {
+        let heard = heard.lock().unwrap();
+        let keys = heard.iter().map(|h| h.header("idempotency-key"));
+        let keys: Vec<_> = keys.flatten().collect();
+        assert_eq!(keys, ["order-7", "order-7"]);
+    }
+
+    let nowhere = retrying(Client::builder().base_url(nobody().await));
+    let error = nowhere.post("/").json(&1).fetch::<u8>().await.unwrap_err();
+    assert_eq!((error.outcome(), error.attempts()), (Outcome::Transient, 3));
+}
+
 /// Answers in turn, the last answer again and again.
 async fn in_turn(
     answers: &'static [(&'static str, &'static str)],
@@ -287,4 +328,63 @@ async fn g7_a_request_whose_own_body_fails_was_sent_or_not() {
     }
     // The server saw no whole request, and the client goes on.
     assert_eq!(client.get("/").fetch::<u8>().await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn g7_an_answer_that_cannot_be_read_leaves_it_open_whether_anything_changed() {
+    let server = Server::answering(|_| ok("no json")).await;
+    let client = retrying(server.client().body_limit(7));
+    let long = retrying(server.client().body_limit(6));
+    for (client, kind) in [
+        (&client, ErrorKind::ProtocolError),
+        (&long, ErrorKind::CapacityExceeded),
+    ] {
+        let error = client.get("/").fetch::<u8>().await.unwrap_err();
+        let found = (error.kind(), error.outcome(), error.attempts());
+        assert_eq!(
+            found,
+            (kind, Outcome::Permanent, 1),
+            "nothing was to change"
+        );
+        // It was carried out, and asking again would bring the same answer.
+        for request in [client.post("/"), client.put("/")] {
+            let error = request.json(&1).fetch::<u8>().await.unwrap_err();
+            let found = (error.kind(), error.outcome(), error.attempts());
+            assert_eq!(found, (kind, Outcome::Uncertain, 1));
+        }
+    }
+    // What was refused was not carried out, whatever its body is like.
+    let server = Server::answering(|_| response("404 Not Here", "", "too long")).await;
+    let client = retrying(server.client().body_limit(6));
+    let error = client.post("/").json(&1).send_raw().await.unwrap_err();
+    let found = (error.kind(), error.outcome());
+    assert_eq!(found, (ErrorKind::CapacityExceeded, Outcome::Permanent));
+}
+
+#[tokio::test]
+async fn g8_an_idempotency_key_is_one_that_can_be_told_apart() {
+    let (server, heard) = in_turn(&[("200 OK", "")]).await;
+    let client = server.client().build().unwrap();
+    let post = || client.post("/").json(&1);
+    for wrong in [
+        post().idempotency_key(""),
+        post().idempotency_key(" "),
+        post().header("idempotency-key", ""),
+        post().idempotency_key("a").header("idempotency-key", "b"),
+        post().idempotency_key("\u{e9}"),
+    ] {
+        let error = wrong.send_raw().await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.attempts()),
+            (ErrorKind::ProtocolError, 0)
+        );
+    }
+    assert!(heard.lock().unwrap().is_empty());
+    let last = post().idempotency_key("a").idempotency_key("b");
+    last.send_raw().await.unwrap();
+    let found = heard.lock().unwrap()[0].header("idempotency-key");
+    assert_eq!(found.as_deref(), Some("b"));
+    let all = Client::builder().header("idempotency-key", "x");
+    let error = all.build().unwrap_err();
+    assert!(error.to_string().contains("one request"), "{error}");
 }

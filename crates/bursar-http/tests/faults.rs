@@ -180,9 +180,86 @@ async fn g7_an_unknown_host_is_transient() {
     );
 }
 
+#[tokio::test]
+async fn g7_a_server_that_closes_at_once_is_unavailable_and_never_permanent() {
+    for reset in [false, true] {
+        let server = Server::start(move |peer, _| async move {
+            if reset {
+                peer.stream.set_zero_linger().unwrap();
+            }
+        })
+        .await;
+        let client = server.client().build().unwrap();
+        for _ in 0..50 {
+            let error = client.post("/").json(&1).send_raw().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+            assert!(
+                matches!(error.outcome(), Outcome::Transient | Outcome::Uncertain),
+                "{error:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn g7_interim_answers_are_no_answers() {
+    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
+    let answer = format!("{hints}{}", ok("7"));
+    let (server, _) = answering(answer, false).await;
+    let client = server.client().build().unwrap();
+    assert_eq!(client.get("/").fetch::<u8>().await.unwrap(), 7);
+
+    // Without end they meet the timeout, and the connection is closed.
+    let closed = Arc::new(Notify::new());
+    let closes = Arc::clone(&closed);
+    let server = Server::start(move |mut peer, _| {
+        let closed = Arc::clone(&closes);
+        async move {
+            use tokio::io::AsyncWriteExt;
+            peer.hear().await.unwrap();
+            while peer.stream.write_all(hints.as_bytes()).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+            closed.notify_one();
+        }
+    })
+    .await;
+    let client = server.client().build().unwrap();
+    let request = client
+        .get("/")
+        .timeout(std::time::Duration::from_millis(50));
+    let error = request.send_raw().await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.outcome()),
+        (ErrorKind::DeadlineExceeded, Outcome::Uncertain)
+    );
+    closed.notified().await;
+}
+
+#[tokio::test]
+async fn g7_a_switch_of_protocols_that_nobody_asked_for_is_no_answer() {
+    let switch =
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nhello";
+    let (server, closed) = answering(switch, false).await;
+    let client = server.client().build().unwrap();
+    let error = client.post("/").json(&1).send_raw().await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.outcome()),
+        (ErrorKind::ProtocolError, Outcome::Uncertain)
+    );
+    closed.notified().await;
+}
+
 fn gzip(plain: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(plain).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zlib(plain: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(plain).unwrap();
     encoder.finish().unwrap()
 }
@@ -197,13 +274,10 @@ fn coded(coding: &str, body: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn g9_compression_is_off_until_asked_and_then_decodes() {
-    let zlib = {
-        use std::io::Write;
-        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(b"\"hello\"").unwrap();
-        encoder.finish().unwrap()
-    };
-    for (coding, body) in [("gzip", gzip(b"\"hello\"")), ("deflate", zlib)] {
+    for (coding, body) in [
+        ("gzip", gzip(b"\"hello\"")),
+        ("deflate", zlib(b"\"hello\"")),
+    ] {
         let (server, _) = answering(coded(coding, &body), false).await;
         let client = server.client().compression().build().unwrap();
         let answer = client.get("/").send::<String>().await.unwrap();
@@ -259,18 +333,24 @@ async fn g7_a_body_that_cannot_be_decompressed_is_permanent() {
 
 #[test]
 fn case_37_a_tiny_compressed_body_costs_no_memory() {
-    let bomb = gzip(&vec![0; 32 << 20]);
-    assert!(bomb.len() < 40_000);
+    let gzipped = gzip(&vec![0; 32 << 20]);
+    // The same between another head and an end that is never reached.
+    let deflated = [&[0x78, 0xda], &gzipped[10..]].concat();
+    let bombs = [("gzip", gzipped), ("deflate", deflated)];
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    for mode in ["whole", "stream", "download"] {
-        let (server, _) = runtime.block_on(answering(coded("gzip", &bomb), false));
+    let modes = ["whole", "stream", "download"];
+    let all = bombs.iter().flat_map(|bomb| modes.map(|mode| (bomb, mode)));
+    for ((coding, bomb), mode) in all {
+        assert!(bomb.len() < 40_000);
+        let (server, _) = runtime.block_on(answering(coded(coding, bomb), false));
         let client = server
             .client()
             .compression()
             .body_limit(2 << 20)
+            .timeout(std::time::Duration::from_secs(60))
             .build()
             .unwrap();
         let path = std::env::temp_dir().join(format!("bursar-bomb-{}", std::process::id()));
@@ -300,9 +380,26 @@ fn case_37_a_tiny_compressed_body_costs_no_memory() {
         );
         assert!(
             used.bytes_max < 4 << 20,
-            "{mode}: {} bytes at most",
+            "{coding}, {mode}: {} bytes at most",
             used.bytes_max
         );
         assert!(!path.exists());
+    }
+}
+
+#[tokio::test]
+async fn g2_what_has_no_body_is_not_decompressed() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 123\r\n\r\n";
+    let (server, _) = answering(head, false).await;
+    let client = server.client().compression().build().unwrap();
+    let answer = client.head("/").send_raw().await.unwrap();
+    assert_eq!(answer.headers()["content-length"], "123");
+    for empty in [
+        "HTTP/1.1 204 No Content\r\ncontent-encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n",
+    ] {
+        let (server, _) = answering(empty, false).await;
+        let client = server.client().compression().build().unwrap();
+        client.get("/").fetch::<()>().await.unwrap();
     }
 }

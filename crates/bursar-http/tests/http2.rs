@@ -12,6 +12,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 
 const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
@@ -270,4 +271,94 @@ async fn g10_leaving_resets_one_stream_and_the_others_on_its_connection_go_on() 
     drop(first);
     assert_eq!(second.await.unwrap().status().as_u16(), 204);
     assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn g7_a_connection_that_does_not_answer_in_time_is_given_to_no_other_request() {
+    use bursar::ManualClock;
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::sync::Notify;
+
+    // The first connection is dead: what is sent is read and nothing comes back.
+    let heard = Arc::new(Notify::new());
+    let hears = Arc::clone(&heard);
+    let server = Server::start(move |peer, number| {
+        let heard = Arc::clone(&hears);
+        async move {
+            let mut frames = Frames::open(peer).await;
+            while let Some(stream) = frames.request().await {
+                heard.notify_one();
+                if number > 1 {
+                    frames.answer(stream).await;
+                }
+            }
+        }
+    })
+    .await;
+    let clock = ManualClock::new();
+    let client = server.client().http2_only().clock(clock.clone());
+    let client = client.build().unwrap();
+    let mut first = pin!(client.get("/1").send_raw());
+    let mut told = pin!(heard.notified());
+    poll_fn(|cx| {
+        assert!(first.as_mut().poll(cx).is_pending());
+        told.as_mut().poll(cx)
+    })
+    .await;
+    clock.advance(Duration::from_secs(3));
+    let error = first.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+    let second = client.get("/2").send_raw().await.unwrap();
+    assert_eq!((second.status().as_u16(), server.accepted()), (204, 2));
+}
+
+#[tokio::test]
+async fn g10_an_upload_stops_once_its_early_answer_is_dropped() {
+    use bytes::Bytes;
+
+    // Answers at once, opens the windows wide, and reads what comes until the stream is reset.
+    const LENGTH: usize = 256 << 20;
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let tell = std::sync::Mutex::new(Some(tell));
+    let server = Server::start(move |peer, _| {
+        let tell = tell.lock().unwrap().take().unwrap();
+        async move {
+            let mut frames = Frames::open(peer).await;
+            let stream = loop {
+                if let (HEADERS, _, stream) = frames.next().await.unwrap() {
+                    break stream;
+                }
+            };
+            // The head alone: 200, more to come.
+            frames.send(frame(HEADERS, 0x4, stream, &[0x80 | 8])).await;
+            let mut frames_read = 0;
+            loop {
+                match frames.next().await {
+                    Some((RST_STREAM, _, found)) if found == stream => break,
+                    Some((DATA, flags, _)) => {
+                        assert_eq!(flags & 1, 0, "it was sent to its end");
+                        frames_read += 1;
+                        let more = (1_u32 << 20).to_be_bytes();
+                        for stream in [0, stream] {
+                            frames.send(frame(WINDOW_UPDATE, 0, stream, &more)).await;
+                        }
+                    }
+                    Some(_) => {}
+                    None => panic!("the connection was closed"),
+                }
+            }
+            tell.send(frames_read).unwrap();
+            frames.request().await;
+        }
+    })
+    .await;
+    let client = client(&server);
+    let body = Bytes::from(vec![0; LENGTH]);
+    let answer = client.put("/").raw("x/y", body).stream().await.unwrap();
+    drop(answer);
+    let frames_read: usize = told.await.unwrap();
+    assert!(frames_read < LENGTH >> 14, "{frames_read} frames");
 }

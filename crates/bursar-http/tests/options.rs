@@ -135,3 +135,63 @@ async fn g2_submit_on_http2_alone_is_an_invalid_operation() {
     );
     assert_eq!(server.accepted(), 0);
 }
+
+#[tokio::test]
+async fn g1_a_content_type_given_as_a_header_replaces_the_bodys_own_in_any_order() {
+    let server = Server::answering(|heard| {
+        ok(&format!(
+            "{:?}",
+            heard.header("content-type").unwrap_or_default()
+        ))
+    })
+    .await;
+    let client = server.client().header("content-type", "x/default").build();
+    let client = client.unwrap();
+    let post = || client.post("/");
+    for (request, right) in [
+        (post().json(&1), "application/json"),
+        (post().json(&1).header("content-type", "x/own"), "x/own"),
+        (post().header("content-type", "x/own").json(&1), "x/own"),
+    ] {
+        assert_eq!(request.fetch::<String>().await.unwrap(), right);
+    }
+    let error = (0..5_000).fold(post().json(&1), |request, _| request.header("x-a", "1"));
+    let error = error.send_raw().await.unwrap_err();
+    assert!(error.to_string().contains("too many headers"), "{error}");
+}
+
+#[tokio::test]
+async fn g6_a_wrong_address_is_shown_without_its_secrets() {
+    let client = Client::builder().build().unwrap();
+    for address in ["http://u:secret@a.test/", "nowhere?token=secret"] {
+        let request = client.get(address).query("key", "secret");
+        let shown = format!("{request:?}");
+        assert!(!shown.contains("secret"), "{shown}");
+        let error = request.send_raw().await.unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn g2_a_download_that_has_no_place_costs_no_exchange() {
+    let server = Server::answering(|_| ok("7")).await;
+    let client = server.client().build().unwrap();
+    for (place, kind) in [
+        ("/", ErrorKind::ProtocolError),
+        ("..", ErrorKind::ProtocolError),
+        ("/nowhere/at/all", ErrorKind::InternalFailure),
+    ] {
+        let error = client.post("/").download(place).await.unwrap_err();
+        let found = (error.kind(), error.outcome());
+        assert_eq!(found, (kind, Outcome::Permanent), "{place}");
+    }
+    assert_eq!(server.accepted(), 0);
+    // A place that is taken by a directory is found out at the end: what was asked for was done.
+    let place = std::env::temp_dir().join(format!("bursar-place-{}", std::process::id()));
+    std::fs::create_dir_all(place.join("x")).unwrap();
+    let error = client.post("/").download(&place).await.unwrap_err();
+    let found = (error.kind(), error.outcome());
+    assert_eq!(found, (ErrorKind::InternalFailure, Outcome::Uncertain));
+    std::fs::remove_dir_all(&place).unwrap();
+}

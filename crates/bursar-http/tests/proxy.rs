@@ -1,12 +1,15 @@
 //! A forward proxy: plain requests, tunnels, and whom its credentials reach (G6, G7, G9).
 
 mod common;
+#[path = "common/secure.rs"]
+mod secure;
 
 use std::sync::{Arc, Mutex};
 
-use bursar::Outcome;
+use bursar::{Outcome, Retry};
 use bursar_http::{Client, ErrorKind};
 use common::{Heard, Peer, Server, ok, response};
+use secure::{Authority, config, serve};
 use tokio::net::TcpStream;
 
 type Log = Arc<Mutex<Vec<Heard>>>;
@@ -142,6 +145,56 @@ async fn g9_https_goes_through_a_tunnel_and_the_origin_sees_no_credentials() {
 }
 
 #[tokio::test]
+async fn g9_an_exchange_goes_through_a_tunnel_and_each_side_sees_its_own_credentials_alone() {
+    let authority = Authority::new();
+    for (h2, answer) in [(false, 7), (true, 2)] {
+        let tls = config(&authority.issue("localhost"), None, h2);
+        let (address, heard) = serve(tls, String::new()).await;
+        let (proxy, asked) = forward().await;
+        let client = Client::builder()
+            .base_url(format!("https://localhost:{}", address.port()))
+            .trusted_pem(authority.pem())
+            .proxy(through(&proxy))
+            .bearer_auth("for the origin")
+            .build()
+            .unwrap();
+        let request = || client.get("/x").header("cookie", "own=1");
+        for _ in 0..2 {
+            assert_eq!(request().fetch::<u8>().await.unwrap(), answer);
+        }
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked.len(), 1, "one tunnel serves both");
+        let line = format!("CONNECT localhost:{} HTTP/1.1", address.port());
+        assert_eq!(asked[0].line(), line);
+        let found = asked[0].header("proxy-authorization");
+        assert_eq!(found.as_deref(), CREDENTIALS);
+        for name in ["authorization", "cookie"] {
+            assert_eq!(asked[0].header(name), None, "{name}");
+        }
+        for heard in heard.lock().unwrap().iter() {
+            assert_eq!(heard.line(), "GET /x HTTP/1.1");
+            assert_eq!(heard.header("proxy-authorization"), None);
+            let found = heard.header("authorization");
+            assert_eq!(found.as_deref(), Some("Bearer for the origin"));
+            assert_eq!(heard.header("cookie").as_deref(), Some("own=1"));
+        }
+    }
+}
+
+/// What a client through this proxy meets that asks for a tunnel.
+async fn refused(proxy: String, target: std::net::SocketAddr) -> bursar_http::Error {
+    let client = Client::builder()
+        .base_url(format!("https://{target}"))
+        .proxy(proxy)
+        .retry(Retry::up_to(2).on_transient())
+        .build()
+        .unwrap();
+    let error = client.post("/").json(&1).send_raw().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    error
+}
+
+#[tokio::test]
 async fn g7_a_proxy_that_makes_no_connection_means_that_nothing_was_sent() {
     let (proxy, _) = forward().await;
     let nobody = {
@@ -149,24 +202,58 @@ async fn g7_a_proxy_that_makes_no_connection_means_that_nothing_was_sent() {
         origin.address
     };
     tokio::task::yield_now().await;
-    let refusing = Server::answering(|_| response("407 Who Are You", "", "")).await;
-    for proxy in [through(&proxy), refusing.url()] {
-        let client = Client::builder()
-            .base_url(format!("https://{nobody}"))
-            .proxy(proxy);
-        let error = client
-            .build()
-            .unwrap()
-            .post("/")
-            .json(&1)
-            .send_raw()
-            .await
-            .unwrap_err();
-        assert_eq!(
-            (error.kind(), error.outcome()),
-            (ErrorKind::Unavailable, Outcome::Transient)
+    let error = refused(through(&proxy), nobody).await;
+    assert_eq!((error.outcome(), error.attempts()), (Outcome::Transient, 2));
+    // Answers that are none: closed, no HTTP, endless, and more than was asked for.
+    let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(64 << 10));
+    let eager = "HTTP/1.1 200 OK\r\n\r\n220 mail.example.com ESMTP\r\n";
+    for answer in ["", "220 mail.example.com ESMTP\r\n\r\n", &endless, eager] {
+        let answer = answer.to_owned();
+        let proxy = Server::start(move |mut peer, _| {
+            let answer = answer.clone();
+            async move {
+                peer.hear().await.unwrap();
+                peer.say(&answer).await;
+            }
+        })
+        .await;
+        let error = refused(proxy.url(), nobody).await;
+        assert_eq!((error.outcome(), error.attempts()), (Outcome::Transient, 2));
+    }
+}
+
+#[tokio::test]
+async fn g7_a_proxys_status_says_whether_to_ask_again() {
+    let nobody = Server::answering(|_| ok("")).await.address;
+    for (status, outcome, attempts) in [
+        ("407 Who Are You", Outcome::Permanent, 1),
+        ("403 Not There", Outcome::Permanent, 1),
+        ("429 Later", Outcome::Transient, 2),
+        ("502 Nobody There", Outcome::Transient, 2),
+        ("503 Busy", Outcome::Transient, 2),
+    ] {
+        let proxy = Server::answering(move |_| response(status, "", "")).await;
+        let error = refused(proxy.url(), nobody).await;
+        assert_eq!((error.outcome(), error.attempts()), (outcome, attempts));
+        let source = {
+            let mut source: &dyn std::error::Error = &error;
+            while let Some(next) = source.source() {
+                source = next;
+            }
+            source.to_string()
+        };
+        assert!(
+            source.starts_with(&format!("the proxy answered {}", &status[..3])),
+            "{source}"
         );
     }
+}
+
+#[test]
+fn g9_credentials_for_the_proxy_are_given_to_it_alone() {
+    let error = Client::builder().header("proxy-authorization", "Basic x");
+    let error = error.build().unwrap_err();
+    assert!(error.to_string().contains("option `proxy`"), "{error}");
 }
 
 #[tokio::test]

@@ -331,3 +331,76 @@ fn g4_requests_and_bodies_are_send() {
     send(client.get("/").stream());
     send(client.post("/").json(&1).download("x"));
 }
+
+/// Panics when it is read.
+#[derive(Debug)]
+struct Bomb;
+
+impl<'de> serde::Deserialize<'de> for Bomb {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        panic!("on purpose");
+    }
+}
+
+#[tokio::test]
+async fn g4_a_panic_in_a_decoder_goes_on_to_the_caller_from_every_scheduler() {
+    let one = OneThread::start();
+    let server = Server::answering(|_| ok("7")).await;
+    let runtime = bursar::Runtime::builder().resource("uplink", 1);
+    let runtime = runtime.build().unwrap();
+    let policy = bursar::Policy::effect_per_call().claim("uplink", 1);
+    let contract = runtime.contract("profiles", policy).unwrap();
+    for executes in [false, true] {
+        let builder = server.client().contract(contract.clone());
+        let builder = if executes {
+            builder.execute_on(one.clone(), one.clone())
+        } else {
+            builder
+        };
+        let client = builder.build().unwrap();
+        let mut request = pin!(client.get("/").fetch::<Bomb>());
+        let caught = poll_fn(|cx| {
+            let poll = std::panic::AssertUnwindSafe(|| request.as_mut().poll(cx));
+            match std::panic::catch_unwind(poll) {
+                Ok(polled) => polled.map(|answer| panic!("{answer:?}")),
+                Err(panic) => std::task::Poll::Ready(panic),
+            }
+        })
+        .await;
+        assert_eq!(caught.downcast_ref(), Some(&"on purpose"));
+        assert_eq!(runtime.stats().budgets[0].in_use, 0);
+        assert_eq!(client.get("/").fetch::<u8>().await.unwrap(), 7);
+    }
+}
+
+#[tokio::test]
+async fn case_27_a_decoder_that_panics_still_has_its_callback_called_once() {
+    let server = Server::answering(|_| ok("7")).await;
+    let host = hosted(&server).await;
+    let turn = Turn(host.clone());
+    let profiles = turn.http("profiles").unwrap();
+    let (tell, told) = oneshot::channel();
+    profiles.get("/").on_complete(
+        &turn,
+        async move |_: Turn, answer: Result<Response<Bomb>, Error>| {
+            tell.send(answer.unwrap_err()).unwrap();
+        },
+    );
+    let error = told.await.unwrap();
+    let found = (error.kind(), error.outcome());
+    assert_eq!(found, (ErrorKind::InternalFailure, Outcome::Uncertain));
+
+    let clients = host.clients.clone().unwrap();
+    let profiles = clients.get("profiles").unwrap();
+    let (tell, told) = oneshot::channel();
+    profiles
+        .get("/")
+        .on_complete(async move |answer: Result<Response<Bomb>, Error>| {
+            tell.send(answer.unwrap_err()).unwrap();
+            panic!("the callback itself");
+        });
+    assert_eq!(told.await.unwrap().kind(), ErrorKind::InternalFailure);
+    // Nothing is left over, and the client goes on.
+    assert_eq!(profiles.get("/").fetch::<u8>().await.unwrap(), 7);
+    clients.shutdown().await.unwrap();
+}

@@ -1,143 +1,16 @@
 //! TLS: whom the client trusts, what it shows, and what a failed handshake means (G7, G9).
 
 mod common;
+#[path = "common/secure.rs"]
+mod secure;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 
 use bursar::{Outcome, Retry};
 use bursar_http::{Client, ClientBuilder, ErrorKind};
 use common::Heard;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use secure::{Authority, config, serve};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
-
-/// An authority of the test's own.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate and its key, as PEM.
-struct Identity {
-    certificate: String,
-    key: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    fn issue(&self, name: &str) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.0).unwrap();
-        Identity {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        }
-    }
-}
-
-fn config(identity: &Identity, clients: Option<&Authority>, h2: bool) -> ServerConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .unwrap();
-    let builder = match clients {
-        None => builder.with_no_client_auth(),
-        Some(authority) => {
-            let mut roots = RootCertStore::empty();
-            let root = CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap();
-            roots.add(root).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().unwrap())
-        }
-    };
-    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
-    let mut config = builder.with_single_cert(vec![certificate], key).unwrap();
-    if h2 {
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    }
-    config
-}
-
-/// Answers each request with 7, on whichever protocol; one that does not begin with a TLS handshake as plain HTTP, with
-/// `plain`. Logs the plain and the HTTP/1 requests.
-async fn serve(config: ServerConfig, plain: String) -> (SocketAddr, Arc<Mutex<Vec<Heard>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let log: Arc<Mutex<Vec<Heard>>> = Arc::default();
-    let heard = Arc::clone(&log);
-    #[allow(clippy::disallowed_methods, reason = "the server runs in tasks")]
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let (acceptor, plain) = (acceptor.clone(), plain.clone());
-            let log = Arc::clone(&heard);
-            tokio::spawn(async move {
-                let mut first = [0; 1];
-                if stream.peek(&mut first).await.is_err() || first[0] != 22 {
-                    return speak(stream, &plain, &log).await;
-                }
-                let Ok(stream) = acceptor.accept(stream).await else {
-                    return;
-                };
-                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    let mut connection = h2::server::handshake(stream).await.unwrap();
-                    while let Some(Ok((_, mut respond))) = connection.accept().await {
-                        let head = http::Response::new(());
-                        let mut body = respond.send_response(head, false).unwrap();
-                        body.send_data("2".into(), true).unwrap();
-                    }
-                    return;
-                }
-                let location = format!("location: http://localhost:{}/plain\r\n", address.port());
-                let answer = if plain.is_empty() {
-                    common::ok("7")
-                } else {
-                    common::response("302 Down", &location, "")
-                };
-                speak(stream, &answer, &log).await;
-            });
-        }
-    });
-    (address, log)
-}
-
-async fn speak(
-    mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin,
-    answer: &str,
-    log: &Mutex<Vec<Heard>>,
-) {
-    let mut read = Vec::new();
-    loop {
-        while let Some(end) = read.windows(4).position(|w| w == b"\r\n\r\n") {
-            let head = String::from_utf8(read.drain(..end + 4).collect()).unwrap();
-            log.lock().unwrap().push(Heard {
-                head,
-                body: Vec::new(),
-            });
-            if stream.write_all(answer.as_bytes()).await.is_err() {
-                return;
-            }
-        }
-        if !stream.read_buf(&mut read).await.is_ok_and(|read| read > 0) {
-            return;
-        }
-    }
-}
 
 fn client(address: SocketAddr, host: &str) -> ClientBuilder {
     Client::builder().base_url(format!("https://{host}:{}", address.port()))
@@ -194,9 +67,23 @@ async fn g7_a_certificate_that_is_not_trusted_or_for_another_host_is_permanent()
 }
 
 #[tokio::test]
+async fn g7_http2_alone_is_not_spoken_to_a_server_that_does_not_negotiate_it() {
+    let authority = Authority::new();
+    let identity = authority.issue("localhost");
+    let (address, log) = serve(config(&identity, None, false), String::new()).await;
+    let client = client(address, "localhost").trusted_pem(authority.pem());
+    let client = client.http2_only().build().unwrap();
+    let error = client.post("/").json(&1).send_raw().await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.outcome()),
+        (ErrorKind::Unavailable, Outcome::Permanent),
+        "{error:?}"
+    );
+    assert!(log.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn g7_a_handshake_that_fails_otherwise_is_transient() {
-    let server = common::Server::answering(|_| common::ok("")).await;
-    let plain = client(server.address, "localhost").build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closing = client(listener.local_addr().unwrap(), "localhost")
         .build()
@@ -214,7 +101,6 @@ async fn g7_a_handshake_that_fails_otherwise_is_transient() {
         (error.kind(), error.outcome()),
         (ErrorKind::Unavailable, Outcome::Transient)
     );
-    drop((server, plain));
 }
 
 #[tokio::test]
@@ -291,9 +177,10 @@ async fn case_34_credentials_do_not_survive_a_redirect_from_https_to_http_on_one
         secrets(&log[0]),
         (Some("Bearer secret".to_owned()), Some("own=1".to_owned()))
     );
+    // The jar has one for the host, and it comes alone.
     assert_eq!(
         (log[1].line(), secrets(&log[1])),
-        ("GET /plain HTTP/1.1", (None, None))
+        ("GET /plain HTTP/1.1", (None, Some("jar=1".to_owned())))
     );
 }
 

@@ -6,18 +6,24 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{HeaderValue, Uri, uri::Scheme};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
+use super::tunnel;
 use super::wire::Watched;
+use crate::ambient;
 use crate::error::BoxError;
+
+/// How long making a connection may take. Requests have timeouts of their own; this ends a connection that none awaits
+/// any more, because another one was free first.
+const CONNECTING: Duration = Duration::from_secs(60);
 
 /// A forward proxy. Its credentials go to it alone.
 #[derive(Clone, Debug)]
@@ -42,24 +48,27 @@ pub(crate) enum Step {
     Connect,
     Proxy,
     Tls,
+    Negotiate,
 }
 
 /// No connection could be made, so nothing was sent.
 #[derive(Debug)]
 pub(crate) struct ConnectError {
-    step: Step,
+    pub(super) step: Step,
     /// Trying again would fail the same way.
     pub(crate) permanent: bool,
-    source: BoxError,
+    pub(super) source: BoxError,
 }
 
 impl ConnectError {
     pub(crate) const fn what(&self) -> &'static str {
         match (self.step, self.permanent) {
             (Step::Connect, _) => "no connection could be made",
-            (Step::Proxy, _) => "the proxy made no connection",
+            (Step::Proxy, false) => "the proxy made no connection",
+            (Step::Proxy, true) => "the proxy refuses to make the connection",
             (Step::Tls, false) => "the TLS handshake failed",
             (Step::Tls, true) => "the server's certificate is not trusted or not for this host",
+            (Step::Negotiate, _) => "the server speaks no HTTP/2, and the client nothing else",
         }
     }
 }
@@ -96,7 +105,11 @@ impl Connector {
     async fn connect(self, target: Uri) -> Result<Watched, ConnectError> {
         let secure = target.scheme() == Some(&Scheme::HTTPS);
         let stream = match &self.proxy {
-            Some(proxy) if secure => tunnel(self.tcp.clone(), proxy, &target).await?,
+            Some(proxy) if secure => {
+                let stream = dial(self.tcp.clone(), proxy.uri.clone(), Step::Proxy).await?;
+                let stream = tunnel::open(stream.into_inner(), proxy, &target).await?;
+                TokioIo::new(stream)
+            }
             Some(proxy) => {
                 let stream = dial(self.tcp.clone(), proxy.uri.clone(), Step::Proxy).await?;
                 return Ok(Watched::plain(stream, self.http2_only, true));
@@ -123,10 +136,20 @@ impl Connector {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| failed(true, BoxError::from(error)))?;
-        match self.tls.connect(name, stream.into_inner()).await {
-            Ok(stream) => Ok(Watched::tls(stream)),
-            Err(error) => Err(failed(is_untrusted(&error), error.into())),
+        let stream = match self.tls.connect(name, stream.into_inner()).await {
+            Ok(stream) => stream,
+            Err(error) => return Err(failed(is_untrusted(&error), error.into())),
+        };
+        let watched = Watched::tls(stream);
+        if self.http2_only && !watched.is_shared() {
+            // It would take what is sent for a request of HTTP/1.
+            return Err(ConnectError {
+                step: Step::Negotiate,
+                permanent: true,
+                source: "no `h2` was negotiated".into(),
+            });
         }
+        Ok(watched)
     }
 }
 
@@ -140,26 +163,6 @@ async fn dial(
         permanent: false,
         source: error.into(),
     })
-}
-
-async fn tunnel(
-    tcp: HttpConnector,
-    proxy: &Proxy,
-    target: &Uri,
-) -> Result<TokioIo<TcpStream>, ConnectError> {
-    let mut tunnel = Tunnel::new(proxy.uri.clone(), tcp);
-    if let Some(authorization) = &proxy.authorization {
-        tunnel = tunnel.with_auth(authorization.clone());
-    }
-    // What the proxy answered is told in text alone, so bad credentials are not told from other refusals.
-    tunnel
-        .call(target.clone())
-        .await
-        .map_err(|error| ConnectError {
-            step: Step::Proxy,
-            permanent: false,
-            source: error.into(),
-        })
 }
 
 /// Whether the handshake failed because of who the server is.
@@ -181,7 +184,17 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        Box::pin(self.clone().connect(target))
+        let connect = self.clone().connect(target);
+        Box::pin(async move {
+            let connected = ambient::at_most(CONNECTING, connect).await;
+            connected.unwrap_or_else(|| {
+                Err(ConnectError {
+                    step: Step::Connect,
+                    permanent: false,
+                    source: "it took too long".into(),
+                })
+            })
+        })
     }
 }
 

@@ -25,6 +25,8 @@ use crate::verdict::Sent;
 /// What is known of one request's way to its peer.
 #[derive(Debug)]
 pub(crate) struct Exchange {
+    /// Whichever connection takes it, it can be sealed.
+    http1: bool,
     state: Mutex<State>,
 }
 
@@ -34,6 +36,10 @@ struct State {
     stage: Stage,
     /// Who waits for the request to be taken.
     submitter: Option<Waker>,
+    /// The caller has left after the answer's head, or has it all.
+    left: bool,
+    /// Whoever sends the body on a connection that cannot be sealed.
+    sender: Option<Waker>,
 }
 
 /// Which connection the pool has chosen.
@@ -76,10 +82,13 @@ enum Stage {
 impl Exchange {
     pub(crate) fn new(chosen: Chosen) -> Arc<Self> {
         Arc::new(Self {
+            http1: matches!(chosen, Chosen::Http1),
             state: Mutex::new(State {
                 chosen,
                 stage: Stage::Untouched,
                 submitter: None,
+                left: false,
+                sender: None,
             }),
         })
     }
@@ -162,14 +171,48 @@ impl Exchange {
         }
     }
 
-    /// The caller leaves after the answer's head: a request that is still being sent is stopped.
+    /// The caller leaves after the answer's head, or has it all: a request that is still being sent is stopped.
     pub(crate) fn abandon_rest(&self) {
-        let taken = match &self.lock().stage {
+        let mut state = self.lock();
+        state.left = true;
+        let sender = state.sender.take();
+        let taken = match &state.stage {
             Stage::Taken(wire, taken) => Some((Arc::clone(wire), *taken)),
             _ => None,
         };
+        drop(state);
         if let Some((wire, taken)) = taken {
             wire.seal_partial(taken);
+        }
+        if let Some(waker) = sender {
+            waker.wake();
+        }
+    }
+
+    /// Ready once nobody wants the body to be sent any more. A connection that can be sealed is, and asks in vain.
+    fn poll_left(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.http1 {
+            return Poll::Pending;
+        }
+        let waker = cx.waker().clone();
+        let mut state = self.lock();
+        if state.left {
+            return Poll::Ready(());
+        }
+        let old = state.sender.replace(waker);
+        drop(state);
+        drop(old);
+        Poll::Pending
+    }
+
+    /// The peer was not heard in time. A shared connection may be dead and nobody told, so the pool is to open another
+    /// one; those who use this one may go on. One that is not shared is sealed anyway.
+    pub(crate) fn distrust(&self) {
+        let state = self.lock();
+        if let Chosen::Either(capture) | Chosen::Http2(capture) = &state.chosen {
+            if let Some(connected) = capture.connection_metadata().as_ref() {
+                connected.poison();
+            }
         }
     }
 
@@ -215,6 +258,11 @@ impl Body for SentBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.exchange.touch();
+        if self.exchange.poll_left(cx).is_ready() {
+            // The reason that the stream is reset with.
+            let reason = h2::Error::from(h2::Reason::CANCEL);
+            return Poll::Ready(Some(Err(reason.into())));
+        }
         let frame = self.source.poll_frame(cx);
         if matches!(frame, Poll::Ready(None)) {
             self.exchange.whole();

@@ -283,6 +283,13 @@ impl Watched {
     }
 }
 
+impl Watched {
+    /// It speaks HTTP/2.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.wire.shared
+    }
+}
+
 impl Connection for Watched {
     fn connected(&self) -> Connected {
         let connected = Connected::new().proxy(self.proxied);
