@@ -94,7 +94,8 @@ async fn g10_dropped_at_every_poll_nothing_is_held_and_the_next_is_served() {
                 break;
             }
             // Left while the file was being put into its place, it may be there: whole.
-            if let Ok(file) = std::fs::metadata(&place) {
+            let put = std::fs::metadata(&place);
+            if let (Mode::Download, Ok(file)) = (mode, put) {
                 assert_eq!(file.len() as usize, LENGTH + 2);
                 std::fs::remove_file(&place).unwrap();
             }
