@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::measure::Effort;
-use crate::rows::Pace;
+use crate::rows::{Pace, under_way};
 
 /// A figure an item, over how many items there are.
 #[derive(Clone, Debug, Serialize)]
@@ -132,6 +132,13 @@ pub const CURVES: &[Spec] = &[
         unit: "ns a timer",
         sizes: TO_A_MILLION,
         measure: spots::ticks,
+    },
+    Spec {
+        id: "http-requests",
+        title: "So many HTTP/1.1 requests under way at once, on loopback",
+        unit: "ns a request",
+        sizes: &[1, 10, 100, 1_000],
+        measure: under_way,
     },
 ];
 

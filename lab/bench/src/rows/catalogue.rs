@@ -1,7 +1,7 @@
 //! The rows themselves: their names, contenders and targets, in the order in which they are printed.
 
 use super::Target::{Figure, Least, Rate, Slowest, Time};
-use super::{Kind, Pace, Spec, calls, mixed, pair, parked, queued, spots};
+use super::{Kind, Pace, Spec, calls, http, mixed, pair, parked, queued, spots};
 use crate::measure::Effort;
 use crate::report::Column;
 
@@ -216,6 +216,28 @@ pub const ROWS: &[Spec] = &[
         targets: &[
             Figure(spots::IDLE, Column::Idle, 128.0),
             Figure(spots::IDLE, Column::AfterBurst, 0.0),
+        ],
+    },
+    Spec {
+        id: "http-sequential",
+        title: "GETs over HTTP/1.1 on loopback, one after another, one thread",
+        kind: Kind::Calls(http::sequential, |pace| Effort {
+            batch: pace.short().batch * 20,
+            ..pace.short()
+        }),
+        targets: &[
+            Time(http::BURSAR, http::HYPER, 1.1),
+            Time(http::BURSAR, http::REQWEST, 1.0),
+            Figure(http::BURSAR, Column::Allocations, 20.0),
+        ],
+    },
+    Spec {
+        id: "http-concurrent",
+        title: "the same from 64 tasks on 2 workers",
+        kind: Kind::Load(http::concurrent, |pace| pace.tasks(32)),
+        targets: &[
+            Rate(http::BURSAR, http::HYPER, 0.92),
+            Rate(http::BURSAR, http::REQWEST, 1.0),
         ],
     },
 ];

@@ -32,6 +32,18 @@ pub fn one_thread() -> &'static Tokio {
     THREAD.with(|tokio| *tokio)
 }
 
+/// The same with its I/O driver, for what speaks to sockets.
+#[must_use]
+pub fn one_thread_with_io() -> &'static Tokio {
+    thread_local! {
+        static THREAD: &'static Tokio = {
+            let tokio = Builder::new_current_thread().enable_all().build();
+            forever(tokio.expect("a tokio runtime on this thread"))
+        };
+    }
+    THREAD.with(|tokio| *tokio)
+}
+
 /// tokio on two threads, always the same.
 #[must_use]
 pub fn two_workers() -> &'static Tokio {

@@ -4,6 +4,7 @@ pub mod fixtures;
 
 mod calls;
 mod catalogue;
+mod http;
 mod mixed;
 mod pair;
 mod parked;
@@ -19,6 +20,7 @@ use crate::report::{Bound, Column, Row, Seen, Verdict};
 
 pub use catalogue::ROWS;
 pub(crate) use catalogue::{BURSAR, COMPOSED, KEYED, RUN, SEMAPHORE};
+pub(crate) use http::under_way;
 pub use parked::{Leaving, full_composed, full_contract, leave};
 pub(crate) use spots::{IDLE, KAMEO, RACTOR, REQUEST, YIELD, host, wake_ups};
 
