@@ -258,6 +258,7 @@ fn e3_events_say_what_happened() {
 #[test]
 fn e3_a_blocking_handler_is_inside_its_call() {
     let pool = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
         .build()
         .unwrap();
     let entered = pool.enter();
@@ -281,6 +282,8 @@ fn e3_a_blocking_handler_is_inside_its_call() {
         call.wait();
         assert_ready_ok!(call.poll());
     });
+    // The span is told once the only thread has let go of it, too: what it does next it does after that.
+    pool.block_on(pool.spawn_blocking(|| ())).unwrap();
     assert_eq!(receive(&inside), Some("bursar.call"));
     // The thread has the span for a moment longer than the caller waits; its pool goes when its threads have ended.
     drop(entered);
