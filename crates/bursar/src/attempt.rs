@@ -4,13 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use slab::Slab;
 
 use crate::clock::ClockHandle;
+use crate::sync::lock_plain;
 use crate::wake::WakeList;
 
 /// The attempt is to stop.
@@ -157,7 +158,7 @@ impl Attempt {
     }
 
     fn wakers(&self) -> MutexGuard<'_, Wakers> {
-        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_plain(&self.wakers)
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
+use crate::sync::lock_plain;
 #[cfg(feature = "tokio")]
 use sleeper::Sleeper;
 
@@ -18,8 +19,8 @@ pub type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What time it is, and how to wait.
 ///
-/// A runtime reads its clock once for each attempt that has a timeout, and arms a timer only when the handler first
-/// suspends. The default follows tokio's clock, its paused one in tests included; [`ManualClock`] is turned by hand.
+/// A runtime reads its clock once for each attempt that has a timeout; where a caller has set a deadline also at each poll
+/// of what waits, and when an attempt fails. It arms a timer only when the handler first suspends. The default follows tokio's clock, its paused one in tests included; [`ManualClock`] is turned by hand.
 pub trait Clock: Send + Sync + 'static {
     /// The present moment. It never goes back.
     fn now(&self) -> Instant;
@@ -245,9 +246,7 @@ impl ManualClock {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Manual> {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock_plain(&self.0)
     }
 }
 

@@ -25,11 +25,16 @@ mod imp {
     pub(crate) use shuttle::thread_local;
 }
 
+use std::sync::PoisonError;
+
 pub(crate) use imp::{AtomicI64, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
 
 /// Locks, going on after a panic elsewhere: no user code runs under any lock here, so what the lock guards is whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], where no checker looks.
+pub(crate) fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

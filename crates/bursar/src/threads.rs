@@ -5,7 +5,9 @@
 //! threads beyond that, and threads that are ending, have none.
 
 use std::cell::Cell;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
+
+use crate::sync::lock_plain;
 
 /// No number, and too large to be the index of anything.
 const NONE: usize = usize::MAX;
@@ -47,9 +49,7 @@ pub(crate) fn numbers() -> usize {
 
 fn pool() -> std::sync::MutexGuard<'static, Vec<usize>> {
     static POOL: OnceLock<Mutex<Vec<usize>>> = OnceLock::new();
-    POOL.get_or_init(|| Mutex::new((0..numbers()).rev().collect()))
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    lock_plain(POOL.get_or_init(|| Mutex::new((0..numbers()).rev().collect())))
 }
 
 /// This thread's number, if it has one and asked before; else something not below [`numbers`].

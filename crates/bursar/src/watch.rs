@@ -10,7 +10,7 @@
 //! 3. The time of a call is split: waiting for a key or units, executing, or neither (pauses between attempts).
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -19,6 +19,7 @@ use slab::Slab;
 
 use crate::clock::ClockHandle;
 use crate::snapshot::{Quantiles, Times};
+use crate::sync::lock_plain;
 use crate::threads;
 
 const SHARDS: usize = 16;
@@ -136,7 +137,7 @@ impl Calls {
     pub(crate) fn all(&self) -> Option<Vec<Live>> {
         let mut calls = Vec::new();
         for shard in &**self.0.as_ref()? {
-            calls.extend(lock(shard).iter().map(|(_, live)| *live));
+            calls.extend(lock_plain(shard).iter().map(|(_, live)| *live));
         }
         calls.sort_by_key(|live| live.arrived);
         Some(calls)
@@ -158,7 +159,7 @@ impl Watched {
     /// How long calls waited and ran, over all that have ended.
     pub(crate) fn times(&self) -> Option<Times> {
         let operation = self.0.as_ref()?;
-        let spent = lock(&operation.times);
+        let spent = lock_plain(&operation.times);
         Some(Times {
             waiting: quantiles(&spent.waiting),
             running: quantiles(&spent.running),
@@ -192,14 +193,14 @@ impl Watch {
         let now = clock.now();
         if let Some(entry) = self.0 {
             let (shard, index) = place(entry);
-            if let Some(live) = lock(&of.shards[shard]).get_mut(index) {
+            if let Some(live) = lock_plain(&of.shards[shard]).get_mut(index) {
                 live.becomes(Some(doing), now);
                 live.key = key;
             }
             return;
         }
         let shard = threads::number() % SHARDS;
-        let index = lock(&of.shards[shard]).insert(Live {
+        let index = lock_plain(&of.shards[shard]).insert(Live {
             operation: of.number,
             doing,
             key,
@@ -220,9 +221,9 @@ impl Watch {
         };
         // Removed first: a clock that panics leaves no entry behind.
         let (shard, index) = place(entry);
-        let mut live = lock(&of.shards[shard]).remove(index);
+        let mut live = lock_plain(&of.shards[shard]).remove(index);
         live.becomes(None, clock.now());
-        let mut times = lock(&of.times);
+        let mut times = lock_plain(&of.times);
         record(&mut times.waiting, live.waited);
         if live.started {
             record(&mut times.running, live.ran);
@@ -241,8 +242,4 @@ fn place(entry: NonZeroUsize) -> (usize, usize) {
 
 fn record(histogram: &mut Histogram<u32>, time: Duration) {
     histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
