@@ -126,23 +126,8 @@ impl Pause {
             .is_some_and(|until| alarm.poll(clock, until, cx).is_pending())
     }
 
-    /// Ready when the call holds everything again, or with what ended it; then it holds nothing.
+    /// Ready when the call holds everything again, or with what is to end it.
     pub(crate) fn poll<P: Deref<Target = Plan>, B: Bounds>(
-        &mut self,
-        holding: &mut Holding<P>,
-        bounds: &mut B,
-        alarm: &mut Alarm,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), EndedBy>> {
-        let by = match ready!(self.poll_phases(holding, bounds, alarm, cx)) {
-            Ok(()) => return Poll::Ready(Ok(())),
-            Err(by) => by,
-        };
-        holding.end();
-        Poll::Ready(Err(by))
-    }
-
-    fn poll_phases<P: Deref<Target = Plan>, B: Bounds>(
         &mut self,
         holding: &mut Holding<P>,
         bounds: &mut B,

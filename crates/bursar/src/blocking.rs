@@ -64,8 +64,8 @@ enum End<F, T, E> {
     /// Cut off, and the thread goes on.
     Cut(EndedBy),
     /// Cut off by the caller with the handler's last answer in hand.
-    CutWith(EndedBy, Answer<T, E>),
-    NeverRan(Option<EndedBy>),
+    CutWith(EndedBy, Work<F>, Answer<T, E>),
+    NeverRan(Option<EndedBy>, State<F, T, E>),
 }
 
 /// One blocking attempt: its answer, or why there is none.
@@ -100,7 +100,7 @@ where
             }
             // A grace is for a handler that has begun.
             let more = match grace.take() {
-                Some(more) if job.call_off().is_none() => more,
+                Some(more) if !job.call_off() => more,
                 _ => return Poll::Ready(Err(EndedBy::AttemptTimeout)),
             };
             job.attempt.cancel();
@@ -110,19 +110,19 @@ where
     .await;
     match ended_by {
         Ok(State::Done(work, answer)) => End::Answered(work, answer),
-        Ok(_) => End::NeverRan(None),
+        Ok(unrun) => End::NeverRan(None, unrun),
         Err(by) => {
             job.attempt.cancel();
             match job.settle() {
                 State::Done(work, answer) if by == EndedBy::AttemptTimeout => {
                     End::Answered(work, answer)
                 }
-                State::Done(_, answer) => End::CutWith(by, answer),
+                State::Done(work, answer) => End::CutWith(by, work, answer),
                 State::Running => {
                     plan.counters.adrift(false);
                     End::Cut(by)
                 }
-                _ => End::NeverRan(Some(by)),
+                unrun => End::NeverRan(Some(by), unrun),
             }
         }
     }
@@ -189,52 +189,61 @@ where
             .begin(record.attempts + 1, earlier(deadline, bounds.deadline()));
         job.queue(work);
         spawn(job);
-        let (by, answer) = match one_attempt(plan, job, bounds, deadline).await {
-            End::NeverRan(by) => return Ok(Err(never_ran(plan, &record, by, last))),
+        // Whatever is counted of the call is counted before its units and key go back, and they are back when the answer,
+        // or the panic, is seen.
+        let (by, answer, held) = match one_attempt(plan, job, bounds, deadline).await {
+            End::NeverRan(by, unrun) => {
+                let error = never_ran(plan, &record, by, last);
+                drop(unrun);
+                return Ok(Err(error));
+            }
             End::Cut(by) => {
                 record.attempts += 1;
-                return Ok(Err(record.error(plan, Some(by), None, Failure::cut_off())));
+                let error = counted(plan, &record, Some(by), None, Failure::cut_off());
+                return Ok(Err(error));
             }
-            End::CutWith(by, answer) => (Some(by), answer),
+            End::CutWith(by, held, answer) => {
+                record.attempts += 1;
+                (Some(by), answer, held)
+            }
             End::Answered(back, answer) => {
                 record.attempts += 1;
                 match answer {
                     Ok(Err(failure)) => {
                         let (failure, cut) = judge(failure, plan, deadline, bounds.deadline());
                         if cut.is_some() {
-                            return Ok(Err(record.error(plan, cut, None, failure)));
+                            (cut, Ok(Err(failure)), back)
+                        } else {
+                            work = back;
+                            let next = record.next(plan, &failure, job.attempt.is_last());
+                            let outcome = record.outcome(None, &failure);
+                            if let Err(kept) =
+                                between(next, &mut work.holding, outcome, bounds).await
+                            {
+                                work.holding.fails(outcome);
+                                let error = record.error(plan, None, kept, failure);
+                                drop(work);
+                                return Ok(Err(error));
+                            }
+                            last = Some(failure);
+                            continue;
                         }
-                        work = back;
-                        let next = record.next(plan, &failure, job.attempt.is_last());
-                        if let Err(kept) = between(next, &mut work.holding, bounds).await {
-                            let error = record.error(plan, None, kept, failure);
-                            // Units and key are back when the error is seen.
-                            drop(work);
-                            return Ok(Err(error));
-                        }
-                        last = Some(failure);
-                        continue;
                     }
-                    answer => {
-                        // Units and key are back when the answer, or the panic, is seen.
-                        drop(back);
-                        (None, answer)
-                    }
+                    answer => (None, answer, back),
                 }
             }
         };
-        return match answer {
+        let answer = match answer {
             // A success in hand stands: it is known to have happened.
             Ok(Ok(value)) => Ok(Ok(value)),
-            Ok(Err(failure)) => {
-                record.attempts += 1;
-                Ok(Err(record.error(plan, by, None, failure)))
-            }
+            Ok(Err(failure)) => Ok(Err(counted(plan, &record, by, None, failure))),
             Err(panic) => {
                 plan.counters.panicked();
                 Err(panic)
             }
         };
+        drop(held);
+        return answer;
     }
 }
 
@@ -243,8 +252,12 @@ where
 async fn between<B: Bounds>(
     next: Next,
     holding: &mut Holding<Arc<Plan>>,
+    outcome: Outcome,
     bounds: &mut B,
 ) -> Result<(), Option<EndedBy>> {
+    if matches!(next, Next::AtOnce | Next::After(_)) {
+        holding.owes(outcome);
+    }
     match next {
         Next::Nothing => Err(None),
         Next::Denied => Err(Some(EndedBy::RetryBudget)),
@@ -268,6 +281,18 @@ async fn between<B: Bounds>(
     }
 }
 
+/// The call's error, counted.
+fn counted<E>(
+    plan: &Plan,
+    record: &Record,
+    cut: Option<EndedBy>,
+    kept: Option<EndedBy>,
+    failure: Failure<E>,
+) -> CallError<E> {
+    plan.counters.failed(record.outcome(cut, &failure));
+    record.error(plan, cut, kept, failure)
+}
+
 fn never_ran<E>(
     plan: &Plan,
     record: &Record,
@@ -275,7 +300,7 @@ fn never_ran<E>(
     last: Option<Failure<E>>,
 ) -> CallError<E> {
     if let Some(failure) = last {
-        return record.error(plan, None, by, failure);
+        return counted(plan, record, None, by, failure);
     }
     plan.counters.failed(Outcome::Throttled);
     let refusal = Refusal {

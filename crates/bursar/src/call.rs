@@ -27,6 +27,7 @@ use crate::engine::Plan;
 use crate::fifo::{Slot, State};
 use crate::key::Key;
 use crate::keys::KeyHold;
+use crate::outcome::Outcome;
 use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
 use crate::watch::{Doing, Watch};
@@ -56,6 +57,8 @@ pub(crate) struct Holding<P: Deref<Target = Plan>> {
     wait_until: Option<Instant>,
     /// The running attempt's record in its chain, if somebody linked to it.
     record: Option<Arc<Node>>,
+    /// How the call ends should its next attempt, for which it has paid, not be made.
+    owed: Option<Outcome>,
 }
 
 /// What has been counted of a call.
@@ -108,6 +111,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             watch: Watch::new(),
             wait_until: None,
             record: None,
+            owed: None,
         }
     }
 
@@ -292,7 +296,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             self.plan.counters.unwaited();
             self.counted = Counted::Queued;
         }
-        self.end();
+        self.end_early();
         true
     }
 
@@ -306,6 +310,15 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         }
         self.stage = Stage::Over;
         self.release();
+    }
+
+    /// As [`end`](Self::end), for a call that did not come to its end by itself.
+    fn end_early(&mut self) {
+        if let Some(outcome) = self.owed {
+            self.fails(outcome);
+        } else {
+            self.end();
+        }
     }
 
     /// The call does something else from now on, should it be watched.
@@ -328,6 +341,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         if self.counted == Counted::Started {
             self.plan.counters.dropped();
         }
+        self.unmade();
         self.end();
     }
 
@@ -456,6 +470,7 @@ impl<'p> Holding<&'p Plan> {
             watch: std::mem::replace(&mut self.watch, Watch::new()),
             wait_until: self.wait_until.take(),
             record: None,
+            owed: self.owed.take(),
         };
         // What it held has moved out.
         self.stage = Stage::Over;

@@ -63,8 +63,16 @@ impl Record {
         }
     }
 
-    /// The call's error: `cut` is what cut the last attempt off, `kept` what kept the next from starting. Uncertainty of
-    /// any attempt sticks to the call. Counted here, and hence before the call is counted finished.
+    /// How the call ends with this failure, of an attempt that `cut` cut off: uncertainty of any attempt sticks to it.
+    pub(crate) fn outcome<E>(&self, cut: Option<EndedBy>, failure: &Failure<E>) -> Outcome {
+        if cut.is_some() || self.uncertain {
+            return Outcome::Uncertain;
+        }
+        failure.outcome()
+    }
+
+    /// The call's error: `cut` is what cut the last attempt off, `kept` what kept the next from starting. The outcome is
+    /// to be counted before the call is counted finished.
     pub(crate) fn error<E>(
         &self,
         plan: &Plan,
@@ -72,17 +80,10 @@ impl Record {
         kept: Option<EndedBy>,
         failure: Failure<E>,
     ) -> CallError<E> {
-        let uncertain = cut.is_some() || self.uncertain || failure.outcome() == Outcome::Uncertain;
-        let outcome = if uncertain {
-            Outcome::Uncertain
-        } else {
-            failure.outcome()
-        };
-        plan.counters.failed(outcome);
         let attempted = Attempted {
             names: Arc::clone(&plan.names),
             attempts: self.attempts,
-            outcome,
+            outcome: self.outcome(cut, &failure),
             ended_by: kept.or(cut),
             failure,
         };

@@ -12,7 +12,7 @@ use crate::sync::{Mutex, lock};
 ///
 /// Each call that comes to start earns its share, up to `burst` in all; each retry spends one. A call that was refused
 /// earns nothing, and a first attempt is never refused for want of it. A retry that is refused ends its call with the
-/// failure it has.
+/// failure it has. One that is paid for and not made, its caller having left or run out of time, is given back.
 ///
 /// ```
 /// use bursar::{RetryBudget, Runtime};
@@ -100,6 +100,12 @@ impl Account {
         settled.balance -= ONE;
         true
     }
+
+    /// Gives back what was spent on a retry that was never made. What may be spent is no more than the burst then, too.
+    pub(crate) fn refund(&self) {
+        let mut settled = lock(&self.settled);
+        settled.balance = (settled.balance + ONE).min(u64::from(self.budget.burst) * ONE);
+    }
 }
 
 #[cfg(all(test, not(bursar_loom)))]
@@ -141,6 +147,21 @@ mod tests {
             counters.direct();
         }
         assert_eq!((0..100).filter(|_| account.spend()).count(), 3);
+    }
+
+    #[test]
+    fn c11_what_is_given_back_buys_no_more_than_the_burst() {
+        let (account, counters) = account(2, 100);
+        assert!(account.spend());
+        account.refund();
+        account.refund();
+        assert_eq!((0..100).filter(|_| account.spend()).count(), 2);
+        account.refund();
+        counters.direct();
+        assert_eq!((0..100).filter(|_| account.spend()).count(), 2);
+        let (account, _) = self::account(0, 0);
+        account.refund();
+        assert!(!account.spend(), "nothing was ever there");
     }
 
     #[test]

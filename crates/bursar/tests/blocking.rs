@@ -131,10 +131,10 @@ fn c7_answered_uncertain_at_the_deadline_while_the_work_keeps_units_and_key() {
 
 #[test]
 fn c7_a_late_answer_is_discarded_whatever_it_is() {
-    struct Late(mpsc::Sender<()>);
+    struct Late(mpsc::Sender<u32>, Runtime);
     impl Drop for Late {
         fn drop(&mut self) {
-            let _ = self.0.send(());
+            let _ = self.0.send(in_use(&self.1, "a"));
         }
     }
     let (pool, (runtime, clock, contract)) = (pool(1), one_unit());
@@ -143,10 +143,11 @@ fn c7_a_late_answer_is_discarded_whatever_it_is() {
         let (dropped, drops) = mpsc::channel();
         let (begin, begun) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
+        let within = runtime.clone();
         let mut call = Stepped::new(contract.run_blocking(move |_| {
             begin.send(()).unwrap();
             let _ = gone.recv();
-            let late = Late(dropped.clone());
+            let late = Late(dropped.clone(), within.clone());
             match way {
                 "value" => Ok(late),
                 "error" => Err(Failure::transient(late)),
@@ -162,8 +163,8 @@ fn c7_a_late_answer_is_discarded_whatever_it_is() {
         assert!(error.error().is_none() && error.outcome() == Outcome::Uncertain);
         drop(call);
         go.send(()).unwrap();
-        // Once, on its own thread.
-        receive(&drops);
+        // Once, on its own thread, and before its unit goes back.
+        assert_eq!(receive(&drops), 1);
         assert!(drops.recv().is_err());
         pool.block_on(contract.admit()).map(drop).unwrap();
     }

@@ -2,11 +2,14 @@
 
 mod common;
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 
 use bursar::{Backoff, Carry, Contract, Failure, Outcomes, Policy, Pure, Retry, Runtime};
-use common::room::Room;
-use common::{Error, Gate, Script, Stepped, assert_idle, counts, ms, receive, runtime};
+use common::room::{Room, on_wake};
+use common::{Error, Gate, Script, Stepped, assert_idle, counts, lock, ms, receive, runtime};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 
@@ -368,4 +371,97 @@ fn e2_a_handler_that_blocks_is_counted_by_its_answer_and_seen_running_on() {
     let of = counts(&runtime, "load");
     assert_eq!(eight(&of.outcomes), [1, 0, 0, 1, 1, 0, 1, 1]);
     assert_eq!(of.outcomes.all(), of.finished);
+}
+
+/// A waiter for the key "k" whose waker notes what became of the calls of "load" up to then.
+fn noting(runtime: &Runtime) -> (Waker, Arc<Mutex<Option<Outcomes>>>) {
+    let noted = Arc::new(Mutex::new(None));
+    let (of, at) = (runtime.clone(), Arc::clone(&noted));
+    let waker = on_wake(move || *lock(&at) = Some(counts(&of, "load").outcomes));
+    (waker, noted)
+}
+
+#[test]
+fn e2_what_became_of_a_call_between_attempts_is_counted_before_it_gives_anything_back() {
+    for end in ["deadline", "token", "overload"] {
+        let (runtime, clock) = runtime(&[("db", 1)]);
+        let retry = Retry::up_to(2)
+            .on_transient()
+            .backoff(Backoff::exponential(ms(2)).cap(ms(2)));
+        let policy = Policy::pure().claim("db", 1).retry(retry).reject();
+        let load = runtime.contract("load", policy).unwrap();
+        let other = runtime.contract("other", Policy::pure()).unwrap();
+        let token = Gate::new();
+        let mut call = load.with().key("k").until(token.wait());
+        if end == "deadline" {
+            call = call.within(ms(5));
+        }
+        let again = || async { Err::<u32, _>(Failure::transient("again").after(ms(2))) };
+        let mut pauses = spawn(call.run(|_| again()));
+        assert_pending!(pauses.poll());
+        let (waker, noted) = noting(&runtime);
+        let mut builder = other.with().key("k");
+        let mut waits = Box::pin(builder.admit());
+        assert_pending!(waits.as_mut().poll(&mut Context::from_waker(&waker)));
+        let held = assert_ready_ok!(spawn(load.admit()).poll());
+        match end {
+            "deadline" => clock.advance(ms(5)),
+            "token" => token.open(),
+            _ => clock.advance(ms(2)),
+        }
+        assert_ready_err!(pauses.poll());
+        let noted = lock(&noted).take().expect("the key has passed on");
+        assert_eq!(eight(&noted), [0, 1, 0, 0, 0, 0, 0, 0], "{end}");
+        drop((pauses, waits, held));
+        assert_idle(&runtime);
+    }
+}
+
+#[test]
+fn e2_what_became_of_a_blocking_call_is_counted_before_it_gives_anything_back() {
+    let pool = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    let _entered = pool.enter();
+    for (end, right) in [
+        ("never begins", [0, 0, 0, 1, 0, 0, 0, 0]),
+        ("answers too late", [0, 0, 0, 0, 1, 0, 0, 0]),
+        ("panics", [0, 0, 0, 0, 0, 0, 0, 1]),
+    ] {
+        let (runtime, clock) = runtime(&[("db", 1)]);
+        let load = runtime.contract("load", Policy::pure()).unwrap();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let busy = pool.spawn_blocking(move || {
+            let _ = gone.recv();
+        });
+        let mut call = load.with().key("k").within(ms(5));
+        let mut runs = Stepped::new(call.run_blocking(move |_| {
+            assert_ne!(end, "panics");
+            Err::<u32, _>(Failure::<Error>::transient("again"))
+        }));
+        assert_pending!(runs.poll());
+        let (waker, noted) = noting(&runtime);
+        let mut builder = load.with().key("k");
+        let mut waits = Box::pin(builder.admit());
+        assert_pending!(waits.as_mut().poll(&mut Context::from_waker(&waker)));
+        if end == "never begins" {
+            clock.advance(ms(5));
+            assert_ready_err!(runs.poll());
+        }
+        go.send(()).unwrap();
+        pool.block_on(busy).unwrap();
+        pool.block_on(pool.spawn_blocking(|| ())).unwrap();
+        if end == "answers too late" {
+            clock.advance(ms(5));
+            assert_ready_err!(runs.poll());
+        }
+        if end == "panics" {
+            assert!(catch_unwind(AssertUnwindSafe(|| runs.poll().is_ready())).is_err());
+        }
+        let noted = lock(&noted).take().expect("the key has passed on");
+        assert_eq!(eight(&noted), right, "{end}");
+        drop((runs, waits));
+        assert_idle(&runtime);
+    }
 }

@@ -10,7 +10,7 @@ use bursar::{
     Backoff, ContractError, EndedBy, Failure, Policy, Retry, RetryBudget, Runtime, ShutdownError,
 };
 use common::room::{on_wake, watched};
-use common::{Answer, Error, assert_idle, counts, in_use, ms, runtime, waiting};
+use common::{Answer, Error, Gate, assert_idle, counts, in_use, ms, runtime, waiting};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 
@@ -181,6 +181,71 @@ fn c11_a_denied_retry_returns_the_attempts_own_failure_and_is_counted() {
     assert_eq!((ran.attempts(), error.error()), (3, Some(&"down")));
     let of = counts(&runtime, "failing");
     assert_eq!((of.retried, of.denied), (2, 1));
+    assert_idle(&runtime);
+}
+
+#[test]
+fn c11_a_retry_that_is_never_made_costs_nothing() {
+    let clock = bursar::ManualClock::new();
+    let builder = Runtime::builder().resource("db", 1).clock(clock.clone());
+    let runtime = builder.retry_budget(RetryBudget::new(1).percent(0));
+    let runtime = runtime.build().unwrap();
+    let retry = || Retry::up_to(2).on_transient();
+    let policy = Policy::pure().claim("db", 1).retry(retry());
+    let at_once = runtime.contract("at once", policy).unwrap();
+    let backoff = Backoff::exponential(ms(10)).cap(ms(10));
+    let policy = Policy::pure()
+        .claim("db", 1)
+        .retry(retry().backoff(backoff));
+    let pausing = runtime.contract("pausing", policy).unwrap();
+    let later = || async { Err::<u32, _>(Failure::<Error>::transient("down").after(ms(10))) };
+    // The pause does not fit before the deadline; the caller leaves in it, one way or another, or between attempts.
+    let mut call = pausing.with().within(ms(5));
+    let error = assert_ready_err!(spawn(call.run(|_| later())).poll());
+    let ran = error.attempted().unwrap();
+    assert_eq!(ran.ended_by(), Some(EndedBy::CallerDeadline));
+    for (contract, within) in [(&pausing, None), (&pausing, Some(15)), (&at_once, None)] {
+        let token = Gate::new();
+        let mut call = contract.with().until(token.wait());
+        if let Some(within) = within {
+            call = call.within(ms(within));
+        }
+        let pauses = within.is_some();
+        let mut run = spawn(call.run(|_| async move {
+            match pauses {
+                true => later().await,
+                false => down().await,
+            }
+        }));
+        assert_pending!(run.poll());
+        if within.is_some() {
+            // The units that the pause gave back are held when it ends.
+            let held = assert_ready_ok!(spawn(at_once.admit()).poll());
+            clock.advance(ms(10));
+            assert_pending!(run.poll());
+            clock.advance(ms(5));
+            assert_ready_err!(run.poll());
+            drop(held);
+        } else {
+            token.open();
+            assert_ready_err!(run.poll());
+        }
+    }
+    for contract in [&pausing, &at_once] {
+        let mut run = spawn(contract.run(down));
+        assert_pending!(run.poll());
+        drop(run);
+    }
+    // What nobody used is still there, once.
+    let mut run = spawn(at_once.run(down));
+    assert_pending!(run.poll());
+    assert_eq!(assert_ready_err!(run.poll()).attempts(), 2);
+    drop(run);
+    let error = assert_ready_err!(spawn(at_once.run(down)).poll());
+    assert_eq!(
+        error.attempted().unwrap().ended_by(),
+        Some(EndedBy::RetryBudget)
+    );
     assert_idle(&runtime);
 }
 

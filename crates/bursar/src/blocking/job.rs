@@ -8,8 +8,8 @@
 //! The lock is a leaf: handlers, wakers and drops of user values come after it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::attempt::Attempt;
@@ -17,7 +17,9 @@ use crate::call::Holding;
 use crate::chain::links::Chain;
 use crate::engine::Plan;
 use crate::outcome::Failure;
+use crate::sync::lock_plain;
 use crate::trace;
+use crate::wake::{Kept, wake};
 
 pub(super) type Answer<T, E> = std::thread::Result<Result<T, Failure<E>>>;
 
@@ -32,7 +34,7 @@ pub(super) enum State<F, T, E> {
     Queued(Work<F>),
     Running,
     Done(Work<F>, Answer<T, E>),
-    /// The executor dropped the attempt without running it.
+    /// The executor dropped the attempt without running it, or it was called off.
     Lost(Work<F>),
     Answered,
 }
@@ -46,7 +48,7 @@ pub(super) struct Job<F, T, E> {
 
 struct Shared<F, T, E> {
     state: State<F, T, E>,
-    waker: Option<Waker>,
+    waker: Kept,
 }
 
 impl<F, T, E> Job<F, T, E>
@@ -54,7 +56,7 @@ where
     F: FnMut(&Attempt) -> Result<T, Failure<E>>,
 {
     fn lock(&self) -> MutexGuard<'_, Shared<F, T, E>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_plain(&self.shared)
     }
 
     /// On the blocking thread.
@@ -64,13 +66,16 @@ where
             return;
         }
         let mut shared = self.lock();
-        let State::Queued(mut work) = std::mem::replace(&mut shared.state, State::Running) else {
-            shared.state = State::Answered;
-            return;
+        let mut work = match std::mem::replace(&mut shared.state, State::Running) {
+            State::Queued(work) => work,
+            other => {
+                shared.state = other;
+                return;
+            }
         };
         drop(shared);
         if self.attempt.number() > 1 {
-            work.holding.plan().counters.retried();
+            work.holding.retries();
         }
         let frame = work.holding.frame();
         let handler = || self.above.call(frame, || (work.handler)(&self.attempt));
@@ -79,16 +84,16 @@ where
         if matches!(shared.state, State::Answered) {
             // Nobody is there to take the answer. Units and key go back here, when the work has really ended.
             drop(shared);
+            // What it returned goes first, as a value would that its caller lets go of.
             work.holding.plan().counters.adrift(true);
-            drop((work, answer));
+            drop(answer);
+            drop(work);
             return;
         }
         shared.state = State::Done(work, answer);
         let waker = shared.waker.take();
         drop(shared);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(waker);
     }
 
     /// The executor will not run it.
@@ -105,9 +110,7 @@ where
             }
         };
         drop(shared);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(waker);
     }
 
     pub(super) fn new(attempt: Attempt, above: Chain) -> Self {
@@ -116,7 +119,7 @@ where
             above,
             shared: Mutex::new(Shared {
                 state: State::Idle,
-                waker: None,
+                waker: Kept::default(),
             }),
         }
     }
@@ -127,13 +130,16 @@ where
     }
 
     /// Calls the attempt off, if no thread has taken it up.
-    pub(super) fn call_off(&self) -> Option<Work<F>> {
+    pub(super) fn call_off(&self) -> bool {
         let mut shared = self.lock();
         match std::mem::replace(&mut shared.state, State::Answered) {
-            State::Queued(work) => Some(work),
+            State::Queued(work) => {
+                shared.state = State::Lost(work);
+                true
+            }
             other => {
                 shared.state = other;
-                None
+                false
             }
         }
     }
@@ -141,7 +147,7 @@ where
     /// Takes what is there; a running attempt is left to its thread.
     pub(super) fn settle(&self) -> State<F, T, E> {
         let mut shared = self.lock();
-        let waker = shared.waker.take();
+        let waker = std::mem::take(&mut shared.waker);
         let state = std::mem::replace(&mut shared.state, State::Answered);
         drop(shared);
         drop(waker);
@@ -150,10 +156,10 @@ where
 
     /// Ready when there is an answer, or none will come.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<State<F, T, E>> {
-        let waker = cx.waker().clone();
+        let waker = Kept::of(cx);
         let mut shared = self.lock();
         if matches!(shared.state, State::Queued(_) | State::Running) {
-            let old = shared.waker.replace(waker);
+            let old = std::mem::replace(&mut shared.waker, waker);
             drop(shared);
             drop(old);
             return Poll::Pending;

@@ -11,6 +11,7 @@ use crate::chain::links::Node;
 use crate::clock::earlier;
 use crate::engine::Plan;
 use crate::fifo::{Arrival, Slot};
+use crate::outcome::Outcome;
 use crate::refusal::{Refusal, Site};
 use crate::sync::Ordering;
 use crate::trace;
@@ -123,6 +124,34 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.wait_until
     }
 
+    /// There is to be another attempt, for which the retry budget has been asked; `outcome` is how the call ends if not.
+    pub(crate) fn owes(&mut self, outcome: Outcome) {
+        self.owed = Some(outcome);
+    }
+
+    /// That attempt begins.
+    pub(crate) fn retries(&mut self) {
+        self.owed = None;
+        self.plan.counters.retried();
+    }
+
+    /// The attempt that the call has paid for will not be made.
+    pub(super) fn unmade(&mut self) {
+        if let (Some(_), Some(account)) = (self.owed.take(), &self.plan.retries) {
+            account.refund();
+        }
+    }
+
+    /// Ends the call with this outcome, which is counted first; nothing if it has ended.
+    #[cold]
+    pub(crate) fn fails(&mut self, outcome: Outcome) {
+        if self.stage != Stage::Over {
+            self.plan.counters.failed(outcome);
+            self.unmade();
+            self.end();
+        }
+    }
+
     /// Gives the units back between two attempts and keeps the key; without one the lobby is the call's home. False if
     /// shutdown forbids the pause: then everything is still held.
     pub(crate) fn park(&mut self, waker: Waker) -> bool {
@@ -166,7 +195,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
                     .poll_parked(slot, cx, &self.plan.counters)
             );
             self.slot = None;
-            self.end();
+            self.end_early();
         }
         Poll::Ready(())
     }

@@ -209,12 +209,11 @@ fn before_attempt<B: Bounds, E>(
     let error = match rest.parked.take() {
         Some(Parked::Between(failure, cut)) => {
             let Some(by) = gone(plan, bounds, cx) else {
-                plan.counters.retried();
+                rest.holding.retries();
                 return Step::Done(());
             };
-            let error = record.error(plan, cut, Some(by), failure);
-            rest.holding.end();
-            error
+            rest.holding.fails(record.outcome(cut, &failure));
+            record.error(plan, cut, Some(by), failure)
         }
         Some(Parked::Pausing(failure, cut, mut pause)) => {
             let Rest { holding, alarm, .. } = rest;
@@ -224,10 +223,13 @@ fn before_attempt<B: Bounds, E>(
                     return Step::Pending;
                 }
                 Poll::Ready(Ok(())) => {
-                    plan.counters.retried();
+                    holding.retries();
                     return Step::Done(());
                 }
-                Poll::Ready(Err(by)) => record.error(plan, cut, Some(by), failure),
+                Poll::Ready(Err(by)) => {
+                    holding.fails(record.outcome(cut, &failure));
+                    record.error(plan, cut, Some(by), failure)
+                }
             }
         }
         None | Some(Parked::Failed(_)) => panic!("a call was polled after it had ended"),
@@ -266,6 +268,10 @@ fn failed<E>(
     } else {
         record.next(plan, &failure, last)
     };
+    let outcome = record.outcome(cut, &failure);
+    if matches!(next, Next::AtOnce | Next::After(_)) {
+        holding.owes(outcome);
+    }
     let kept = match next {
         Next::Nothing => None,
         Next::Denied => Some(EndedBy::RetryBudget),
@@ -275,9 +281,8 @@ fn failed<E>(
             Err(by) => Some(by),
         },
     };
-    let error = record.error(plan, cut, kept, failure);
-    holding.end();
-    Ok(error)
+    holding.fails(outcome);
+    Ok(record.error(plan, cut, kept, failure))
 }
 
 /// A suspended attempt: arms the timer, and at a deadline tells the handler and polls it once more.
