@@ -51,7 +51,8 @@ pub(crate) struct Engine {
     retry_groups: Vec<(String, Arc<Account>)>,
     /// Hosts whose work a drain includes.
     members: Members,
-    /// A leaf lock, taken when an operation is built or counters are read; never on the path of a call.
+    /// Taken when an operation is built, a capacity changes or counters are read; never on the path of a call. A budget's
+    /// lock (resizing) and a retry account's (building) are taken under it, and neither takes another.
     registry: Mutex<Registry>,
 }
 

@@ -1,4 +1,5 @@
-//! The one list of waiters that budgets and keys share. It knows no lock, no units and no key.
+//! The one list of waiters that budgets and keys share. It knows no lock and no key. A record says how many units it
+//! waits for, which mean nothing here; what is counted of a call that joins or leaves is counted here.
 //!
 //! A [`Slots`] holds the records of waiters; a [`List`] links some of them in the order of their arrival. A budget
 //! has one list over one set of slots; a shard of the key table has one list a key over one set.

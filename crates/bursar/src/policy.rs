@@ -230,9 +230,11 @@ impl<E> Policy<E> {
         self
     }
 
-    /// The longest a call waits, for its key and all its budgets together, and again after each backoff; then it fails
-    /// as [`Throttled`](crate::Outcome::Throttled)
-    /// ([`CallError::AdmissionTimedOut`](crate::CallError::AdmissionTimedOut)).
+    /// The longest a call waits, for its key and all its budgets together; then it fails as
+    /// [`Throttled`](crate::Outcome::Throttled)
+    /// ([`CallError::AdmissionTimedOut`](crate::CallError::AdmissionTimedOut)). After each backoff it waits for its
+    /// budgets no longer than that again; then it fails with its last failure
+    /// ([`EndedBy::WaitTooLong`](crate::EndedBy::WaitTooLong)).
     pub fn max_wait(mut self, longest: Duration) -> Self {
         self.declared.max_wait = Some(longest);
         self

@@ -141,8 +141,9 @@ impl Refusal {
     }
 
     /// Those the call was made from inside of, the innermost first, where a wait would have been, or was, a wait for
-    /// what may wait for them: in [`CallError::WouldDeadlock`](crate::CallError::WouldDeadlock), and where the bound on
-    /// nested waits ended the wait. Otherwise empty.
+    /// what may wait for them: in [`CallError::WouldDeadlock`](crate::CallError::WouldDeadlock), and where a nested call's
+    /// wait was ended: by the bound on nested waits, by its own bounds or by its token. Otherwise empty, and also where
+    /// the work that it was nested in has ended meanwhile.
     #[must_use]
     pub fn chain(&self) -> &[Holder] {
         self.chain.as_deref().map_or(&[], |chain| &chain.0)
