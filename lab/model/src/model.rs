@@ -101,6 +101,8 @@ struct Call {
     uncertain: bool,
     /// The last failure, while it pauses and queues for its units again (C10).
     pausing: Option<Failure>,
+    /// The retry budget that has paid for its next attempt, which has not begun (C11).
+    paid: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

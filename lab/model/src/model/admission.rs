@@ -283,6 +283,8 @@ impl Model {
         if std::mem::replace(&mut call.finished, true) {
             return;
         }
+        self.refund(id);
+        let call = self.call(id);
         let (operation, withdrawn) = (call.spec.operation, call.withdrawn);
         let (started, became) = (call.started, call.became);
         self.counts[operation].finished += 1;

@@ -11,6 +11,7 @@ impl Model {
         let timeout_at = self.op(id).timeout.map(|timeout| self.now + timeout);
         let call = self.call(id);
         call.stage = Stage::Running;
+        call.paid = None;
         call.attempts += 1;
         call.timeout_at = timeout_at;
         call.in_grace = false;

@@ -4,7 +4,7 @@ use bursar::{Effect, EndedBy, Outcome};
 
 use super::{Failure, Model, Polled, Stage, Wait};
 use crate::draws;
-use crate::scenario::Id;
+use crate::scenario::{Id, Retries};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -86,11 +86,18 @@ impl Model {
     /// A call that starts earns its share, up to the burst.
     pub(super) fn earn(&mut self, id: Id) {
         if let Some(at) = self.account(id) {
-            let mut budgets = self.config.groups.iter().chain(&self.config.retries);
-            let of = budgets.nth(at).expect("the budget exists");
-            let most = u64::from(of.burst) * 100;
-            self.left[at] = (self.left[at] + u64::from(of.percent)).min(most);
+            self.put(at, u64::from(self.retry_budget(at).percent));
         }
+    }
+
+    fn retry_budget(&self, at: usize) -> Retries {
+        let mut budgets = self.config.groups.iter().chain(&self.config.retries);
+        *budgets.nth(at).expect("the budget exists")
+    }
+
+    fn put(&mut self, at: usize, hundredths: u64) {
+        let most = u64::from(self.retry_budget(at).burst) * 100;
+        self.left[at] = (self.left[at] + hundredths).min(most);
     }
 
     fn spend(&mut self, id: Id) -> bool {
@@ -99,6 +106,14 @@ impl Model {
         };
         let left = self.left[at].checked_sub(100);
         self.left[at] = left.unwrap_or(self.left[at]);
+        self.call(id).paid = left.map(|_| at);
         left.is_some()
+    }
+
+    /// What has paid for an attempt that is never made has it back, up to its burst.
+    pub(super) fn refund(&mut self, id: Id) {
+        if let Some(at) = self.call(id).paid.take() {
+            self.put(at, 100);
+        }
     }
 }
