@@ -51,8 +51,7 @@ pub(crate) struct Engine {
     retry_groups: Vec<(String, Arc<Account>)>,
     /// Hosts whose work a drain includes.
     members: Members,
-    /// Taken when an operation is built, a capacity changes or counters are read; never on the path of a call. A budget's
-    /// lock (resizing) and a retry account's (building) are taken under it, and neither takes another.
+    /// Never taken on the path of a call. Held over a budget's lock (resizing) and a retry account's (building).
     registry: Mutex<Registry>,
 }
 
