@@ -28,17 +28,27 @@ impl<Req> Asks<Req> {
         copy: None,
     };
 
-    /// The call, told what this request says, and what is known of the request's effect.
-    pub(crate) fn state<'c>(&self, mut call: Call<'c>, request: &Req) -> (Call<'c>, Effect) {
-        let mut effect = Effect::NonIdempotent;
+    /// The call, told what this request says, and the effect that counts for it: the stricter of what the policy
+    /// declares and what is known of the request, unless a key makes it repeatable.
+    pub(crate) fn state<'c>(
+        &self,
+        mut call: Call<'c>,
+        declared: Option<Effect>,
+        request: &Req,
+    ) -> (Call<'c>, Effect) {
+        let mut effect = declared;
         if let Some(key) = &self.key {
             call = call.key(key(request));
         }
         if let Some(of) = &self.effect {
-            effect = of(request);
-            call = call.effect(effect);
+            let stated = of(request);
+            effect = Some(declared.map_or(stated, |declared| declared.max(stated)));
+            call = call.effect(stated);
         }
-        if let Some(key) = self.idempotency_key.as_ref().and_then(|key| key(request)) {
+        let mut effect = effect.unwrap_or(Effect::NonIdempotent);
+        let key = self.idempotency_key.as_ref().and_then(|key| key(request));
+        // As the call sees it: an empty key is none.
+        if let Some(key) = key.filter(|key| !key.is_empty()) {
             effect = effect.min(Effect::Idempotent);
             call = call.idempotency_key(key);
         }

@@ -2,7 +2,7 @@
 //!
 //! 1. What is held goes back when the body yields its end or an error, when it says that it has ended, or when it is
 //!    dropped, whichever comes first.
-//! 2. The inner body is dropped before what is held goes back.
+//! 2. Dropped early, the inner body goes before what is held does. One that has come to its end may still be there.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -26,7 +26,9 @@ pub trait Judge<Res, E> {
     /// `None`: the answer is one. A failure says what it means and, if the server said so, when to come back. An error
     /// about which nothing is said is unclassified.
     ///
-    /// `effect` is what the layer was told of the request's effect; [`Effect::NonIdempotent`] if nothing.
+    /// `effect` is the one that counts for the call: the stricter of what the policy declares and what the layer was told
+    /// of the request, [`Effect::NonIdempotent`] if neither says anything; with an idempotency key at most
+    /// [`Effect::Idempotent`].
     fn judge(&self, effect: Effect, answer: Result<&Res, &E>) -> Option<Failure<()>>;
 }
 

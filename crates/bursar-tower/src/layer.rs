@@ -53,7 +53,7 @@ pub struct GrpcServer {
 /// |---|---|---|---|---|
 /// | [`new`](Self::new) | any service | every response | [`CallError`](bursar::CallError) | the response is there |
 /// | [`http_server`](Self::http_server) | axum, hyper | every response | a [`Problem`](crate::Problem) as the response | the head is there; with [`hold_body`](Self::hold_body) the body has ended |
-/// | [`http_client`](Self::http_client) | hyper-util and the like | what [`HttpAnswers`] says | `CallError` | the body has ended |
+/// | [`http_client`](Self::http_client) | hyper-util and the like | what [`HttpAnswers`] says | `CallError` | the answer's body has ended |
 /// | `grpc_server` | tonic | every response | a gRPC status | as for an HTTP server |
 ///
 /// A call's key, effect, idempotency key and deadline are read from the request by what the layer is given. A service
@@ -143,8 +143,8 @@ impl<B: 'static> ContractLayer<Request<B>, HttpAnswers, HttpClient> {
     ///
     /// The [`Deadline`] that a request carries bounds its call: hand on the one of the request being served by inserting it
     /// into the extensions. A response that failed and is not tried again is returned as it is, with the [`Verdict`](crate::Verdict) among
-    /// its extensions. Units and key are held until the response's body has ended or is dropped; timeout and
-    /// deadline cover what comes before the body, so bound its reading.
+    /// its extensions. Units and key are held until the body of an answer has ended or is dropped; those of a response that
+    /// failed are back before it is returned. Timeout and deadline cover what comes before the body, so bound its reading.
     ///
     /// ```
     /// use bursar::{Policy, Retry, Runtime};

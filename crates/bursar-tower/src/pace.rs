@@ -81,7 +81,8 @@ pub(crate) fn until_room(refusal: &Refusal, mean: Duration) -> Duration {
 /// Whole seconds, rounded up, at least one: what `Retry-After` can say.
 pub(crate) fn seconds(wait: Duration) -> u64 {
     let whole = wait.as_secs();
-    (whole + u64::from(wait.subsec_nanos() > 0)).max(1)
+    let part = u64::from(wait.subsec_nanos() > 0);
+    whole.saturating_add(part).max(1)
 }
 
 #[cfg(test)]
@@ -113,6 +114,7 @@ mod tests {
         for (millis, right) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (59_500, 60)] {
             assert_eq!(seconds(Duration::from_millis(millis)), right);
         }
+        assert_eq!(seconds(Duration::MAX), u64::MAX, "nothing overflows");
     }
 
     /// A refusal at a budget of `capacity` units, `units` of which are needed, with `waiting` calls before it.

@@ -124,9 +124,9 @@ where
         let mut call = shared.contract.with();
         let mut effect = Effect::NonIdempotent;
         if let Some((_, request)) = &next {
-            (call, effect) = shared.asks.state(call, request);
+            let declared = shared.contract.effect();
+            (call, effect) = shared.asks.state(call, declared, request);
         }
-        let mut watch = None;
         let attempt = |attempt: &Attempt| {
             let (mut service, request) = next.take().expect("none follows one that was the last");
             next = shared
@@ -136,18 +136,20 @@ where
             if next.is_none() {
                 attempt.forbid_retry();
             }
-            watch = shared.pace.as_ref().map(Stopwatch::start);
+            // It ends with its attempt, should that fail: between attempts nothing need be held.
+            let watch = shared.pace.as_ref().map(Stopwatch::start);
             let judge = &*shared.judge;
             async move {
                 // Not called, it did nothing.
                 poll_fn(|cx| service.poll_ready(cx))
                     .await
                     .map_err(|error| Failure::transient(Fault::Error(error)))?;
-                verdict(judge, effect, service.call(request).await)
+                let answer = service.call(request).await;
+                verdict(judge, effect, answer).map(|response| (response, watch))
             }
         };
         let end = match call.run_held(attempt).await {
-            Ok((response, permit)) => End::Done(response, Held::new(permit, watch)),
+            Ok(((response, watch), permit)) => End::Done(response, Held::new(permit, watch)),
             Err(error) => failed(error),
         };
         shared.deliver.deliver(end, shared.pace.as_deref())

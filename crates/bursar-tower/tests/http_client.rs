@@ -10,7 +10,7 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use bursar::{Backoff, CallError, Contract, Outcome, Policy, Retry, Runtime};
+use bursar::{Backoff, CallError, Contract, Effect, Outcome, Policy, Retry, Runtime};
 use bursar_tower::{ContractBody, ContractLayer, Verdict};
 use bytes::Bytes;
 use common::net::{Task, listen, soon, until};
@@ -325,4 +325,33 @@ async fn b8_an_exchange_that_is_dropped_is_cut_and_gives_everything_back() {
         "down to the connection"
     );
     assert_idle(&runtime);
+}
+
+#[tokio::test]
+async fn a3_a_policy_that_is_stricter_than_the_method_counts() {
+    // Nobody knows whether what answers so was executed; and each execution counts, as the policy says.
+    for (key, sent, outcome) in [
+        (None, 1, Outcome::Uncertain),
+        (Some("k-1"), 2, Outcome::Success),
+    ] {
+        let (runtime, listener) = (budget(), listen().await);
+        let address = listener.local_addr().unwrap();
+        let (seen, _server) = act(listener, vec![UNAVAILABLE, OK]);
+        let backoff = Backoff::exponential(ms(1)).cap(ms(2));
+        let retry = Retry::up_to(3).on_throttled().backoff(backoff);
+        let policy = Policy::non_idempotent().claim("a", 1).retry(retry);
+        let contract = runtime.contract("fetch", policy).unwrap();
+        assert_eq!(contract.effect(), Some(Effect::NonIdempotent));
+        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+        let mut client = ContractLayer::http_client(&contract)
+            .clone_requests()
+            .layer(client);
+        let answer = soon(client.call(request(address, Method::GET, key))).await;
+        let response = answer.unwrap();
+        let verdict = response.extensions().get::<Verdict>();
+        let judged = verdict.map_or(Outcome::Success, |verdict| verdict.outcome);
+        assert_eq!((judged, lock(&seen).len()), (outcome, sent));
+        drop(response);
+        assert_idle(&runtime);
+    }
 }

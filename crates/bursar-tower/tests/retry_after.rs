@@ -9,9 +9,10 @@
 mod common;
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bursar::{Contract, Policy, Runtime};
+use bursar::{Backoff, Contract, Failure, Policy, Retry, Runtime};
 use bursar_tower::{Answers, ContractLayer, HttpServer};
 use bytes::Bytes;
 use common::{assert_idle, usage};
@@ -104,5 +105,36 @@ async fn a_body_that_is_held_counts() {
     assert_eq!(refused.headers()["retry-after"], "10", "five seconds each");
     drop(held);
     drop(waits.await.unwrap().unwrap());
+    assert_idle(&runtime);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_between_attempts_holds_nothing_and_does_not_count() {
+    let runtime = Runtime::builder().resource("a", 1).build().unwrap();
+    let minute = Duration::from_secs(60);
+    let backoff = Backoff::exponential(Duration::from_secs(1)).cap(minute);
+    let retry = Retry::up_to(2).on_transient().backoff(backoff);
+    let policy = Policy::pure().claim("a", 1).max_waiting(1).retry(retry);
+    let contract = runtime.contract("work", policy).unwrap();
+    let answered = AtomicU32::new(0);
+    let layer = ContractLayer::http_server(&contract)
+        .clone_requests()
+        .judge(move |_: Result<&Response<Full<Bytes>>, &Infallible>| {
+            let first = answered.fetch_add(1, Ordering::Relaxed) == 0;
+            first.then(|| Failure::transient(()).after(minute))
+        });
+    let mut service = layer.layer(slow());
+    drop(service.call(Request::new(())).await.unwrap());
+    // Both attempts took three seconds.
+    let mut running = Vec::new();
+    for waiting in 0..2 {
+        running.push(tokio::spawn(service.call(Request::new(()))));
+        common::net::until(|| usage(&runtime, "a") == (1, waiting)).await;
+    }
+    let refused = service.call(Request::new(())).await.unwrap();
+    assert_eq!(refused.headers()["retry-after"], "6");
+    for call in running {
+        drop(call.await.unwrap().unwrap());
+    }
     assert_idle(&runtime);
 }

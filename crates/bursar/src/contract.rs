@@ -63,6 +63,13 @@ impl Contract {
         &self.plan.names.operation
     }
 
+    /// The effect that its policy declares; `None` with an [effect per call](crate::Policy::effect_per_call). The stricter
+    /// of this and what a call states counts.
+    #[must_use]
+    pub fn effect(&self) -> Option<Effect> {
+        self.plan.effect
+    }
+
     /// Begins a call with a key, a deadline or a token.
     #[inline(always)]
     pub fn with(&self) -> Call<'_> {
