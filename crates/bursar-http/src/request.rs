@@ -309,8 +309,11 @@ impl Draft {
                 }
             }
         }
+        let of_method = verdict::effect(&self.method, idempotency_key.is_some());
+        // The stricter of what both say counts, for what an answer means as well as for what may be repeated.
+        let declared = core.contract.effect();
         let plan = Plan {
-            effect: verdict::effect(&self.method, idempotency_key.is_some()),
+            effect: declared.map_or(of_method, |declared| declared.max(of_method)),
             method: self.method,
             uri,
             headers,

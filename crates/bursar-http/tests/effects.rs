@@ -196,6 +196,22 @@ async fn g7_a_pushback_longer_than_the_cap_ends_the_call_and_is_told() {
 }
 
 #[tokio::test]
+async fn a3_a_contract_that_is_stricter_than_the_method_counts() {
+    const ANSWERS: &[(&str, &str)] = &[("503 Service Unavailable", "retry-after: 0\r\n")];
+    let (server, heard) = in_turn(ANSWERS).await;
+    let runtime = Runtime::builder().resource("uplink", 1).build().unwrap();
+    let retry = Retry::up_to(3)
+        .on_throttled()
+        .backoff(Backoff::exponential(Duration::from_millis(1)));
+    let policy = Policy::non_idempotent().claim("uplink", 1).retry(retry);
+    let contract = runtime.contract("once", policy).unwrap();
+    let client = server.client().contract(contract).build().unwrap();
+    let error = client.get("/").fetch::<u8>().await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Uncertain);
+    assert_eq!((error.attempts(), heard.lock().unwrap().len()), (1, 1));
+}
+
+#[tokio::test]
 async fn g8_without_a_contract_nothing_is_retried_unless_asked() {
     const ANSWERS: &[(&str, &str)] = &[("503 Service Unavailable", "retry-after: 0\r\n")];
     let (server, heard) = in_turn(ANSWERS).await;
