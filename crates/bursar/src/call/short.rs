@@ -1,7 +1,7 @@
 //! The short way of a call through its first poll: everything is free, or the call does not wait and is turned away.
 //!
 //! Whatever else there is goes the long way, [`Holding::poll`], which goes on from where this one stopped. A [`Short`] is
-//! a few words that live in registers; the [`Holding`] is made of it when there is to be another poll.
+//! a few words; the [`Holding`] is made of it when there is to be another poll.
 //!
 //! It gives nothing back by itself: whoever has one ends it, or makes a holding of it.
 

@@ -1,6 +1,6 @@
 //! The first poll of a call, which nearly always is its only one.
 //!
-//! What the call holds is a [`Short`] in registers and not yet a [`Holding`](crate::call::Holding): of a call that is done
+//! What the call holds is a [`Short`], a few words, and not yet a [`Holding`](crate::call::Holding): of a call that is done
 //! in this poll nothing is written down that nobody reads. It is made of it when another poll is to follow.
 //!
 //! 1. Whatever of the handler panics ends the call there and then: the future is dropped first, then everything is given
