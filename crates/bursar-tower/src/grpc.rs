@@ -28,7 +28,8 @@ use crate::service::ContractService;
 /// | failed, Permanent; would have waited for what its own caller holds | `INTERNAL` |
 /// | failed, Uncertain | `UNKNOWN` |
 ///
-/// Where it is known when to come back, `grpc-retry-pushback-ms` among the trailers says so. The message says nothing of
+/// Where it is known when to come back, `grpc-retry-pushback-ms` among the trailers says so, [spread](Problem::retry_after) as
+/// `Retry-After` is. The message says nothing of
 /// the inside, the handler's error included: [`Problem`] turns into a status too, and has the details.
 ///
 /// ```
@@ -50,8 +51,7 @@ pub fn status<E>(error: CallError<E>) -> Status {
 impl From<Problem> for Status {
     fn from(problem: Problem) -> Self {
         let mut status = Self::new(code(problem.kind()), problem.detail());
-        if let Some(wait) = problem.retry_after() {
-            let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        if let Some(millis) = problem.told(pace::millis) {
             status
                 .metadata_mut()
                 .insert("grpc-retry-pushback-ms", millis.into());

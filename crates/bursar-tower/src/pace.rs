@@ -1,8 +1,12 @@
 //! How long calls hold what they hold, and how long a refused caller should stay away.
 //!
+//! Who is refused comes back when it is told to, clients that obey a server to the letter among them. So callers who were refused
+//! together are told different times, evenly between the computed one and twice it: see [`spread`].
+//!
 //! The mean is one number, moved an eighth of the way towards each call that ends. Two calls that end at once may lose
 //! one of the two moves; the mean needs no more.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,8 +18,11 @@ use crate::clock;
 /// Assumed where nothing has been measured.
 pub(crate) const ASSUMED: Duration = Duration::from_secs(1);
 
-/// The longest that a refused caller is told to stay away.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The longest that is computed for a refused caller, and the most that its time is spread by.
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
+
+/// How long who is refused by a process that ends should stay away: by then those who pass requests on have noticed.
+pub(crate) const ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// The mean time of holding, shared by all services of one layer.
 #[derive(Debug, Default)]
@@ -85,6 +92,27 @@ pub(crate) fn seconds(wait: Duration) -> u64 {
     whole.saturating_add(part).max(1)
 }
 
+/// Whole milliseconds, rounded up: what `grpc-retry-pushback-ms` can say.
+#[cfg(feature = "tonic")]
+pub(crate) fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// One of the whole numbers from `least` to twice it, each as likely as the others; never more than `most` above it.
+///
+/// Not below: `least` is when there is likely to be room, or what a provider asked for. And not further above than is needed
+/// for those who come back to come one after another, since each waits for longer than it had to.
+pub(crate) fn spread(least: u64, most: u64, random: u64) -> u64 {
+    let choices = u128::from(least.min(most)) + 1;
+    let above = (choices * u128::from(random)) >> 64;
+    least.saturating_add(above as u64)
+}
+
+/// A number that differs from one refused call to the next. Only they draw one.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +143,24 @@ mod tests {
             assert_eq!(seconds(Duration::from_millis(millis)), right);
         }
         assert_eq!(seconds(Duration::MAX), u64::MAX, "nothing overflows");
+    }
+
+    #[test]
+    fn callers_refused_together_are_told_every_second_from_the_computed_one_to_twice_it() {
+        for (least, furthest) in [(1, 2), (2, 4), (60, 120), (100, 160), (u64::MAX, u64::MAX)] {
+            assert_eq!(spread(least, 60, 0), least, "never earlier");
+            assert_eq!(spread(least, 60, u64::MAX), furthest);
+        }
+        assert_eq!(spread(0, 60, u64::MAX), 0);
+        let mut told = [0; 7];
+        for _ in 0..4_000 {
+            told[spread(3, 60, random()) as usize] += 1;
+        }
+        assert_eq!(told[..3], [0; 3]);
+        let even = told[3..]
+            .iter()
+            .all(|callers| (800..1_200).contains(callers));
+        assert!(even, "a thousand each: {told:?}");
     }
 
     /// A refusal at a budget of `capacity` units, `units` of which are needed, with `waiting` calls before it.

@@ -118,7 +118,7 @@ impl Kind {
 /// A call that failed, as an HTTP answer. A handler's `?` makes it of a [`CallError`]; with the feature `axum` it is a
 /// response, with the feature `tonic` a `Status`.
 ///
-/// | the call | status | `Retry-After` |
+/// | the call | status | `Retry-After`, at the earliest |
 /// |---|---|---|
 /// | met a full budget and does not wait, could not start in time | 503 | when there is likely to be room |
 /// | met its key held and does not wait | 429 | when the key is likely to be free |
@@ -128,6 +128,9 @@ impl Kind {
 /// | was cut off by a deadline or a token while it ran | 504 | |
 /// | failed, Transient or Throttled | 503 | what the provider said, if it did |
 /// | failed, Permanent or Uncertain | 500 | |
+///
+/// `Retry-After` is [spread](Self::retry_after): a thousand callers that are refused in one moment are not told to come back in one
+/// moment.
 ///
 /// The body is `application/problem+json`: `title`, `status` and `detail` of RFC 9457 (the `type` is left out, which
 /// means `about:blank`), and
@@ -169,6 +172,8 @@ struct Inner {
     outcome: Outcome,
     attempts: u32,
     retry_after: Option<Duration>,
+    /// Where this one is told to come back, between that and twice it.
+    random: u64,
     /// What may be said to those who may know.
     evidence: Evidence,
     detailed: bool,
@@ -192,8 +197,7 @@ impl Problem {
             Kind::Overloaded | Kind::KeyHeld | Kind::NotInTime => {
                 refusal.map(|refusal| pace::until_room(refusal, mean))
             }
-            // Another instance may serve it at once.
-            Kind::Stopping | Kind::Withdrawn => Some(Duration::ZERO),
+            Kind::Stopping | Kind::Withdrawn => Some(pace::ELSEWHERE),
             Kind::Failed(Outcome::Transient | Outcome::Throttled) => {
                 error.failure().and_then(Failure::pushback)
             }
@@ -205,6 +209,7 @@ impl Problem {
             outcome: error.outcome(),
             attempts: error.attempts(),
             retry_after,
+            random: retry_after.map_or(0, |_| pace::random()),
             evidence: Evidence {
                 operation: error.operation().to_owned(),
                 budget: refusal.and_then(|of| of.budget()).map(str::to_owned),
@@ -265,10 +270,19 @@ impl Problem {
         self.0.attempts
     }
 
-    /// When the caller may come back, if that is known. The response says it in whole seconds, rounded up, at least one.
+    /// When the caller may come back at the earliest, if that is known.
+    ///
+    /// The response says it in whole seconds, rounded up, at least one; and adds up to as much again, at random and at most a
+    /// minute, so that callers who were refused together do not come back together. It says the same each time it is made.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
+    }
+
+    /// What is told of it, in a unit of which `of` makes a whole number.
+    pub(crate) fn told(&self, of: fn(Duration) -> u64) -> Option<u64> {
+        let wait = self.0.retry_after?;
+        Some(pace::spread(of(wait), of(pace::LONGEST), self.0.random))
     }
 
     /// Another status for what was refused for want of capacity: 429 or 503, as the callers expect it. Other problems keep
@@ -297,9 +311,10 @@ impl Problem {
         *response.status_mut() = self.0.status;
         let json = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
-        if let Some(wait) = self.0.retry_after {
-            let seconds = HeaderValue::from(pace::seconds(wait));
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        if let Some(seconds) = self.told(pace::seconds) {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }

@@ -16,7 +16,7 @@ use axum::routing::get;
 use bursar::{DrainReport, Policy, Runtime, ShutdownError};
 use bursar_tower::{ContractLayer, Graceful, Problem, ServeError};
 use common::net::{Connection, listen, soon, until};
-use common::{assert_idle, ms, usage};
+use common::{assert_idle, ms, told, usage};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
@@ -120,10 +120,8 @@ async fn when_patience_ends_what_waits_is_told_and_what_runs_ends() {
     until(|| usage(&world.runtime, "a") == (1, 1)).await;
     world.signal.send(()).unwrap();
     let reply = soon(waits.reply()).await;
-    assert_eq!(
-        (reply.status, reply.header("retry-after")),
-        (503, Some("1"))
-    );
+    assert_eq!(reply.status, 503);
+    assert!(told(reply.header("retry-after"), 1), "{reply:?}");
     assert_eq!(reply.json()["code"], "stopping");
     assert_eq!(usage(&world.runtime, "a"), (1, 0));
     world.leave.add_permits(1);

@@ -20,7 +20,7 @@ use axum::{Router, http::HeaderName};
 use bursar::{Contract, Policy, Runtime};
 use bursar_tower::{ContractLayer, Deadline, DeadlineLayer, header_millis};
 use common::net::{Connection, serve, soon, until};
-use common::{assert_idle, ms, usage};
+use common::{assert_idle, ms, told, usage};
 use futures_util::Stream;
 use http_body_util::StreamBody;
 use tokio::io::AsyncReadExt;
@@ -178,7 +178,7 @@ async fn what_finds_no_room_is_a_problem_that_says_when_to_come_back() {
         Some("application/problem+json")
     );
     // Nothing has ended yet: a second is assumed for each before it, and for itself.
-    assert_eq!(reply.header("retry-after"), Some("2"));
+    assert!(told(reply.header("retry-after"), 2), "{reply:?}");
     assert_eq!(
         reply.json(),
         serde_json::json!({
@@ -193,10 +193,8 @@ async fn what_finds_no_room_is_a_problem_that_says_when_to_come_back() {
         .await
         .get("/serial", "x-client: 7\r\n")
         .await;
-    assert_eq!(
-        (reply.status, reply.header("retry-after")),
-        (429, Some("1"))
-    );
+    assert_eq!(reply.status, 429);
+    assert!(told(reply.header("retry-after"), 1), "{reply:?}");
     assert_eq!(reply.json()["code"], "key-held");
     let mut other = Connection::open(address).await;
     other.send("/serial", "x-client: 8\r\n").await;
@@ -501,5 +499,5 @@ async fn a_service_with_an_error_of_its_own_keeps_it() {
         .await
         .unwrap();
     assert_eq!(answer.status(), 503);
-    assert_eq!(answer.headers()["retry-after"], "1");
+    assert!(told(answer.headers()["retry-after"].to_str().ok(), 1));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bursar::{CallError, Failure, Outcome, Policy};
 use bursar_tower::{Problem, status};
-use common::{ms, runtime};
+use common::{ms, runtime, told};
 use http::StatusCode;
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tonic::{Code, Status};
@@ -157,7 +157,9 @@ fn each_failure_is_the_problem_that_the_table_says() {
             .headers()
             .get("retry-after")
             .map(|wait| wait.to_str().unwrap().to_owned());
-        assert_eq!(said, wait.map(|seconds| seconds.to_string()), "{error}");
+        assert_eq!(said.is_some(), wait.is_some(), "{error}");
+        assert!(wait.is_none_or(|seconds| told(said.as_deref(), seconds)));
+        assert_eq!(response.headers(), problem.clone().to_http().headers());
         let json: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
         let title = StatusCode::from_u16(http).unwrap().canonical_reason();
         assert_eq!(
@@ -184,19 +186,16 @@ fn each_failure_is_the_problem_that_the_table_says() {
 fn each_failure_is_the_status_that_the_table_says() {
     for (error, _, _, code, wait) in every_failure() {
         let said = format!("{error}");
-        let millis = Problem::from(&error)
-            .retry_after()
-            .map(|wait| wait.as_millis().to_string());
-        assert_eq!(wait.is_some(), millis.is_some());
+        let least = Problem::from(&error).retry_after();
+        assert_eq!(wait.is_some(), least.is_some());
+        let least = least.map(|wait| u64::try_from(wait.as_millis()).unwrap());
         let status = status(error);
         assert_eq!(status.code(), code, "{said}");
         assert!(!status.message().is_empty() && !status.message().contains("secret"));
         let pushback = status.metadata().get("grpc-retry-pushback-ms");
-        assert_eq!(
-            pushback.map(|millis| millis.to_str().unwrap().to_owned()),
-            millis,
-            "{said}"
-        );
+        assert_eq!(pushback.is_some(), least.is_some(), "{said}");
+        let millis = pushback.map(|millis| millis.to_str().unwrap());
+        assert!(least.is_none_or(|least| told(millis, least)), "{said}");
     }
 }
 

@@ -48,6 +48,12 @@ pub fn assert_idle(runtime: &Runtime) {
     assert!(balanced && free && stats.keys == 0, "not idle:\n{stats}");
 }
 
+/// Whether a refused caller was told this number of seconds, or up to twice as many: they are spread at random.
+pub fn told(said: Option<&str>, least: u64) -> bool {
+    said.and_then(|said| said.parse().ok())
+        .is_some_and(|said| (least..=2 * least).contains(&said))
+}
+
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
