@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::{FromRef, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -31,6 +31,12 @@ pub struct App {
     runtime: Runtime,
     read: Contract,
     place: Contract,
+}
+
+impl FromRef<App> for SqlitePool {
+    fn from_ref(app: &App) -> Self {
+        app.pool.clone()
+    }
 }
 
 impl App {
@@ -110,11 +116,14 @@ impl IntoResponse for AppError {
     }
 }
 
-async fn product(State(app): State<App>, Path(id): Path<i64>) -> Result<Json<Product>, AppError> {
+async fn product(
+    State(pool): State<SqlitePool>,
+    Path(id): Path<i64>,
+) -> Result<Json<Product>, AppError> {
     let row: Option<(String, i64)> =
         sqlx::query_as("SELECT name, stock FROM products WHERE id = ?")
             .bind(id)
-            .fetch_optional(&app.pool)
+            .fetch_optional(&pool)
             .await?;
     let (name, stock) = row.ok_or(AppError::NotFound)?;
     Ok(Json(Product { id, name, stock }))

@@ -145,3 +145,36 @@ async fn it_ends_when_it_is_told_to() {
         "nobody listens any more"
     );
 }
+
+#[cfg(unix)]
+#[test]
+fn whoever_deploys_ends_it_with_sigterm() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+    let directory = tempfile::tempdir().unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_orders"))
+        .arg("127.0.0.1:0")
+        .arg(directory.path().join("orders.db"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(program.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("listening on http://"), "{line}");
+    let id = program.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(program.wait().unwrap().success());
+    let mut report = String::new();
+    said.read_to_string(&mut report).unwrap();
+    assert!(
+        report.contains("ended") && report.contains("place"),
+        "{report}"
+    );
+}
