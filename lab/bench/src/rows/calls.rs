@@ -14,9 +14,9 @@ use keyed_lock::r#async::KeyedLock;
 use lockable::LockPool;
 use tokio::sync::Semaphore;
 use tokio::task::{unconstrained, yield_now};
-use tower::{Service, ServiceExt};
 
 use super::fixtures::{Never, SECONDS, contract, contract_of, forever, one_thread, runtime};
+use super::tower::{LIMIT_RETRY, LIMIT_RETRY_TIMEOUT, RESILIENCE, service};
 use super::{COMPOSED, KEYED, RUN, SEMAPHORE};
 use crate::measure::Contender;
 use crate::peers::{Composed, Fault, resilience, resilience_in_time, tower, tower_in_time};
@@ -53,25 +53,6 @@ impl Handler<u32> for Echo {
     async fn handle(&self, _: &Attempt, input: &u32) -> Result<u32, Never> {
         Ok(black_box(*input))
     }
-}
-
-fn of_tower<S>(name: &'static str, service: S) -> Contender<'static>
-where
-    S: Service<u32, Response = u32> + 'static,
-{
-    let tokio = one_thread();
-    let mut service = service;
-    Contender::new(name, move |n| {
-        tokio.block_on(unconstrained(async {
-            for i in 0..n {
-                let answer = match service.ready().await {
-                    Ok(ready) => ready.call(i).await.ok(),
-                    Err(_) => None,
-                };
-                assert_eq!(black_box(answer), Some(i));
-            }
-        }));
-    })
 }
 
 /// The same call, watched and not, with the feature compiled in.
@@ -114,8 +95,8 @@ pub(super) fn one_budget() -> Vec<Contender<'static>> {
                 .await
         }),
         calls!("bursar Operation::call", |i| typed.call(i)),
-        of_tower("tower limit + retry", tower(8)),
-        of_tower("tower-resilience", resilience(8)),
+        service(LIMIT_RETRY, tower(8)),
+        service(RESILIENCE, resilience(8)),
         Contender::new("one unit taken and given, for scale", |n| {
             let free = AtomicI64::new(8);
             for _ in 0..n {
@@ -152,8 +133,8 @@ pub(super) fn in_time() -> Vec<Contender<'static>> {
             .run(|| async { Ok::<_, Never>(black_box(i)) })),
         calls!(COMPOSED, |i| composed
             .one_in_time(|| async { Ok::<_, Fault>(black_box(i)) })),
-        of_tower("tower limit + retry + timeout", tower_in_time(8, SECONDS)),
-        of_tower("tower-resilience", resilience_in_time(8, SECONDS)),
+        service(LIMIT_RETRY_TIMEOUT, tower_in_time(8, SECONDS)),
+        service(RESILIENCE, resilience_in_time(8, SECONDS)),
         Contender::new("one clock read, for scale", |n| {
             for _ in 0..n {
                 black_box(Instant::now());

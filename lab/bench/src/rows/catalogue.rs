@@ -1,7 +1,7 @@
 //! The rows themselves: their names, contenders and targets, in the order in which they are printed.
 
 use super::Target::{Figure, Least, Rate, Slowest, Time};
-use super::{Kind, Pace, Spec, calls, http, mixed, pair, parked, queued, spots};
+use super::{Kind, Pace, Spec, calls, http, mixed, pair, parked, queued, spots, tower};
 use crate::measure::Effort;
 use crate::report::Column;
 
@@ -86,6 +86,12 @@ pub const ROWS: &[Spec] = &[
         title: "refused at once, and the one turn of the executor that follows",
         kind: Kind::Calls(calls::reject, Pace::short),
         targets: &[Time(RUN, calls::ONE_TURN, 1.1)],
+    },
+    Spec {
+        id: "tower-layer",
+        title: "the same calls of a tower service: made ready, called, awaited",
+        kind: Kind::Calls(tower::layers, Pace::short),
+        targets: &[Figure(tower::LAYER, Column::Allocations, 1.0)],
     },
     Spec {
         id: "queued",

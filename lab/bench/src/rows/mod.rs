@@ -10,6 +10,7 @@ mod pair;
 mod parked;
 mod queued;
 mod spots;
+mod tower;
 
 use std::time::Duration;
 
