@@ -6,92 +6,24 @@
 )]
 
 mod common;
+#[path = "common/rooms.rs"]
+mod rooms;
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::Ordering;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::routing::get;
 use axum::{Router, http::HeaderName};
-use bursar::{Contract, Policy, Runtime};
+use bursar::Policy;
 use bursar_tower::{ContractLayer, Deadline, DeadlineLayer, header_millis};
 use common::net::{Connection, serve, soon, until};
 use common::{assert_idle, ms, told, usage};
-use futures_util::Stream;
-use http_body_util::StreamBody;
+use rooms::{Room, budget, contract, staying, streaming};
 use tokio::io::AsyncReadExt;
-use tokio::sync::{Barrier, Semaphore, mpsc};
-
-fn budget(capacity: u32) -> Runtime {
-    Runtime::builder().resource("a", capacity).build().unwrap()
-}
-
-fn contract(runtime: &Runtime, name: &str) -> Contract {
-    runtime
-        .contract(name, Policy::pure().claim("a", 1))
-        .unwrap()
-}
-
-/// A handler's place where it stays until the test lets it go.
-#[derive(Clone)]
-struct Room {
-    inside: Arc<AtomicU32>,
-    most: Arc<AtomicU32>,
-    leave: Arc<Semaphore>,
-}
-
-impl Room {
-    fn new() -> Self {
-        Self {
-            inside: Arc::default(),
-            most: Arc::default(),
-            leave: Arc::new(Semaphore::new(0)),
-        }
-    }
-
-    fn inside(&self) -> u32 {
-        self.inside.load(Ordering::SeqCst)
-    }
-
-    /// Counted for as long as the future lives.
-    async fn within<T>(&self, work: impl Future<Output = T>) -> T {
-        struct Inside<'r>(&'r Room);
-        impl Drop for Inside<'_> {
-            fn drop(&mut self) {
-                self.0.inside.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
-        let now = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(now, Ordering::SeqCst);
-        let _inside = Inside(self);
-        work.await
-    }
-
-    async fn stay(&self) {
-        self.within(async { self.leave.acquire().await.unwrap().forget() })
-            .await;
-    }
-
-    fn let_go(&self, many: usize) {
-        self.leave.add_permits(many);
-    }
-}
-
-/// Stays in the room, then answers.
-fn staying(room: &Room) -> axum::routing::MethodRouter {
-    let room = room.clone();
-    get(move || {
-        let room = room.clone();
-        async move {
-            room.stay().await;
-            "done"
-        }
-    })
-}
+use tokio::sync::Barrier;
 
 #[tokio::test]
 async fn one_contract_is_one_limit_across_routes_routers_and_connections() {
@@ -249,47 +181,6 @@ async fn b9_the_deadline_of_a_request_bounds_what_runs_under_the_layer_and_in_th
     assert_eq!(connection.get("/left", "").await.body, b"true");
     assert_eq!(room.inside(), 0);
     assert_idle(&runtime);
-}
-
-/// A body whose pieces the test sends.
-struct Pieces(mpsc::UnboundedReceiver<Result<&'static str, &'static str>>);
-
-impl Stream for Pieces {
-    type Item = Result<http_body::Frame<Bytes>, std::io::Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx).map(|piece| {
-            piece.map(|piece| {
-                assert_ne!(piece, Ok("panic"), "within the body");
-                piece
-                    .map(|piece| http_body::Frame::data(piece.into()))
-                    .map_err(std::io::Error::other)
-            })
-        })
-    }
-}
-
-type Writer = mpsc::UnboundedSender<Result<&'static str, &'static str>>;
-
-/// A server whose one route streams what the test writes; the writers come as the requests do.
-async fn streaming(
-    layer: impl Fn(&Contract) -> ContractLayer<Request, bursar_tower::Answers, bursar_tower::HttpServer>,
-) -> (
-    Runtime,
-    std::net::SocketAddr,
-    mpsc::UnboundedReceiver<Writer>,
-    common::net::Task,
-) {
-    let runtime = budget(1);
-    let (begun, writers) = mpsc::unbounded_channel();
-    let handler = get(move || {
-        let (writer, pieces) = mpsc::unbounded_channel();
-        begun.send(writer).unwrap();
-        async { Body::new(StreamBody::new(Pieces(pieces))) }
-    });
-    let layer = layer(&contract(&runtime, "stream"));
-    let (address, server) = serve(Router::new().route("/", handler).layer(layer)).await;
-    (runtime, address, writers, server)
 }
 
 #[tokio::test]
