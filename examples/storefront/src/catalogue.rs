@@ -4,7 +4,7 @@
 //! chunks, a marker. Every step commits by itself and leaves a row in `replacement_log`, whose numbers the database gives out
 //! in the order of its commits. So the database itself shows whether two replacements of a brand ever mixed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Transaction, params};
 
@@ -148,25 +148,26 @@ pub async fn overlaps(store: &Store) -> Result<Overlaps, StoreError> {
     })
 }
 
-/// Brands whose products, by their number, are not those of the feed.
+/// Brands whose products, by their number, are not those of the feed: torn, or gone.
 ///
 /// # Errors
 ///
 /// If the database cannot answer.
-pub async fn torn(store: &Store, shop: &Shop) -> Result<usize, StoreError> {
-    let found = store
+pub async fn torn(store: &Store, shop: &Shop) -> Result<BTreeSet<String>, StoreError> {
+    let found: BTreeMap<String, i64> = store
         .list("SELECT brand, COUNT(*) FROM products GROUP BY brand")
-        .await?;
-    let expected = |name: &str| {
-        shop.products
-            .iter()
-            .filter(|p| shop.brands[p.brand] == *name)
-            .count()
-    };
-    Ok(found
-        .iter()
-        .filter(|(brand, rows)| usize::try_from(*rows) != Ok(expected(brand)))
-        .count())
+        .await?
+        .into_iter()
+        .collect();
+    let mut expected = vec![0; shop.brands.len()];
+    for product in &shop.products {
+        expected[product.brand] += 1;
+    }
+    let brands = shop.brands.iter().zip(expected);
+    Ok(brands
+        .filter(|(brand, rows)| found.get(*brand).copied().unwrap_or(0) != *rows)
+        .map(|(brand, _)| brand.clone())
+        .collect())
 }
 
 #[cfg(test)]

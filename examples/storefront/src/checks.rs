@@ -3,6 +3,7 @@
 //! Every check is a plain function of the evidence. It is kept, broken, or, where an interrupted run never came to the point,
 //! open.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -26,8 +27,8 @@ pub struct Evidence {
     pub model: Counted,
     pub sending: Counted,
     pub overlaps: Overlaps,
-    /// Brands that are there in part, and how replacing them ended.
-    pub torn: (usize, Tally),
+    /// Replacements, as the shop was told by brand; and the brands that are not all there.
+    pub replaced: (Told, BTreeSet<String>),
     /// Stock moves, as the shop was told and as the database lists them.
     pub moved: (Told, Book),
     pub shelves: Shelves,
@@ -47,8 +48,8 @@ pub struct Evidence {
     pub scores: Tally,
     /// Attempts after the first of its calls.
     pub score_retries: u64,
-    /// Rows in the database, and how recording them ended.
-    pub recorded: (i64, Tally),
+    /// Events, as the shop was told and as the database has them.
+    pub recorded: (Told, Book),
     pub operations: Vec<Counters>,
     /// What the runtime says is still held, in units and keys.
     pub held: (u32, usize),

@@ -68,7 +68,7 @@ impl Meters {
     }
 }
 
-/// What the shop was told about each webhook it sent, or each stock move it made, by event.
+/// What the shop was told about each thing it did: by event, or, of catalogue replacements, by brand.
 pub type Told = Vec<(String, Verdict)>;
 
 /// Everything the shop needs to serve.
@@ -91,6 +91,8 @@ pub struct Service {
     /// Where the first card of each brand is kept, and which brands have one.
     pub cards: PathBuf,
     pub sampled: Arc<[AtomicBool]>,
+    pub recorded: Mutex<Told>,
+    pub replaced: Mutex<Told>,
     pub moved: Mutex<Told>,
     pub notified: Mutex<Told>,
     pub synced: Mutex<Told>,
@@ -112,6 +114,13 @@ impl From<Verdict> for Flow {
             Self::Go
         }
     }
+}
+
+/// Keeps what was told, for the account at the end.
+fn keep(told: &Mutex<Told>, id: &str, verdict: Verdict) -> Flow {
+    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    told.push((id.to_owned(), verdict));
+    verdict.into()
 }
 
 impl Service {
@@ -172,7 +181,7 @@ impl Service {
                 contract.run(work).await
             }
         };
-        call.end(&result).into()
+        keep(&self.recorded, id, call.end(&result))
     }
 
     /// Moves what an order takes out, or a restock brings in.
@@ -208,11 +217,10 @@ impl Service {
         };
         let verdict = call.end(&result);
         // Sold out is an answer, and no move.
-        if !matches!(result, Ok(false)) {
-            let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-            moved.push((id.to_owned(), verdict));
+        if matches!(result, Ok(false)) {
+            return verdict.into();
         }
-        verdict.into()
+        keep(&self.moved, id, verdict)
     }
 
     /// Puts a unit of the product into somebody's cart, if there is one.
@@ -314,7 +322,7 @@ impl Service {
             }
         };
         self.progress.feeds.inc(1);
-        call.end(&result).into()
+        keep(&self.replaced, &self.shop.brands[brand], call.end(&result))
     }
 
     /// Tells partners: a new order once, news about a product until they have it.
@@ -341,12 +349,8 @@ impl Service {
             call: Arc::clone(&call),
         };
         let result = operation.call(delivery).await;
-        let verdict = call.end(&result);
-        told.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((id, verdict));
         self.progress.webhooks.inc(1);
-        verdict.into()
+        keep(told, &id, call.end(&result))
     }
 
     /// Has a model score a review; a page that has waited long enough shows it without a score.

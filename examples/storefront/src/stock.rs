@@ -1,4 +1,4 @@
-//! What the shelves and the list of moves say, asked in SQL.
+//! What the shelves, the list of moves and the table of events say, asked in SQL.
 
 use crate::receiver::{Book, Entry};
 use crate::store::{Store, StoreError};
@@ -9,9 +9,23 @@ use crate::store::{Store, StoreError};
 ///
 /// If the database cannot answer.
 pub async fn book(store: &Store) -> Result<Book, StoreError> {
-    let rows = store
-        .list("SELECT event, COUNT(*) FROM stock_moves GROUP BY event")
-        .await?;
+    counted(
+        store,
+        "SELECT event, COUNT(*) FROM stock_moves GROUP BY event",
+    )
+    .await
+}
+
+/// How often each event was recorded.
+///
+/// # Errors
+///
+/// If the database cannot answer.
+pub async fn recorded(store: &Store) -> Result<Book, StoreError> {
+    counted(store, "SELECT id, COUNT(*) FROM events GROUP BY id").await
+}
+
+async fn counted(store: &Store, sql: &str) -> Result<Book, StoreError> {
     let entry = |(event, count): (String, i64)| {
         let times = u32::try_from(count).unwrap_or(u32::MAX);
         (
@@ -22,7 +36,7 @@ pub async fn book(store: &Store) -> Result<Book, StoreError> {
             },
         )
     };
-    Ok(rows.into_iter().map(entry).collect())
+    Ok(store.list(sql).await?.into_iter().map(entry).collect())
 }
 
 /// What the shelves hold.

@@ -1,40 +1,42 @@
 //! What the database holds, asked in SQL, embedded or not.
 
+use std::collections::BTreeSet;
+
 use super::{Check, Evidence, accounts, check, plural, thousands};
+use crate::meter::Verdict;
 
 pub(super) fn all(evidence: &Evidence, checks: &mut Vec<Check>) {
     let Evidence {
         interrupted,
         recorded,
-        torn,
+        replaced,
         moved,
         shelves,
         killed,
         ..
     } = evidence;
-    let (rows, tally) = *recorded;
-    let rows = u64::try_from(rows).unwrap_or(0);
-    checks.push(check(
-        "events told recorded are in the database, once",
-        format!(
-            "{} told, {} rows, {} uncertain",
-            thousands(tally.ok),
-            thousands(rows),
-            tally.uncertain
-        ),
-        (tally.ok..=tally.ok + tally.uncertain).contains(&rows),
-    ));
-    // Whatever was not told replaced may have stopped halfway.
-    let (torn, tally) = *torn;
-    let unsure = tally.uncertain + tally.failed;
+    accounts("recorded event", recorded, checks);
+    let (told, torn) = replaced;
+    let with = |of: Verdict| {
+        let those = told.iter().filter(move |(_, verdict)| *verdict == of);
+        those.map(|(brand, _)| brand).collect::<BTreeSet<_>>()
+    };
+    let (whole, unsure) = (with(Verdict::Ok), with(Verdict::Uncertain));
+    // A replacement may stop halfway; it is told as uncertain then, and nothing else leaves a brand in part.
+    let (excused, falsely): (Vec<_>, Vec<_>) = torn
+        .iter()
+        .filter(|brand| whole.contains(brand) || unsure.contains(brand))
+        .partition(|brand| unsure.contains(brand));
     checks.push(check(
         "a brand told replaced is all there",
         format!(
-            "{} told, {unsure} not; {} in part",
-            thousands(tally.ok),
-            plural(torn as i64, "brand")
+            "{} told, {} uncertain; of these {} in part, of the others {}",
+            plural(whole.len() as i64, "brand"),
+            unsure.len(),
+            excused.len(),
+            falsely.len(),
         ),
-        torn as u64 <= unsure,
+        falsely.is_empty(),
     ));
     let twice = moved.1.values().filter(|entry| entry.applied > 1).count();
     let (units_in, units_out) = (
