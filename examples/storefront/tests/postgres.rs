@@ -37,7 +37,10 @@ fn every_promise_is_kept_on_postgres_while_connections_are_killed() {
     assert_eq!(broken, Vec::<&Value>::new(), "{text}");
     let met = |promise: &str| checks.iter().any(|check| check["promise"] == promise);
     assert!(met("connections are killed meanwhile"), "{text}");
-    assert!(met("every uncertain stock move is accounted for"), "{text}");
+    for what in ["stock move", "recorded event"] {
+        let accounted = format!("every uncertain {what} is accounted for");
+        assert!(met(&accounted), "{text}");
+    }
 
     let count = |name: &str, field: &str| {
         let operations = report["operations"]

@@ -39,8 +39,8 @@ const SCHEMA: &str = "
     CREATE TABLE stock_moves (event TEXT NOT NULL, sku TEXT NOT NULL, units BIGINT NOT NULL);
 ";
 
-/// Where connections are killed, one in so many stock moves asks for a standby to have it too. If the server has one that never answers,
-/// the move is committed and waits until it is killed: the commit that happened and was lost.
+/// Where connections are killed, one in so many stock moves, and recorded events, asks for a standby to have it too. If the server has
+/// one that never answers, it is committed and waits until it is killed: the commit that happened and was lost.
 const DOUBTFUL: usize = 20;
 
 pub type Tx = Transaction<'static, sqlx::Postgres>;
@@ -87,6 +87,7 @@ pub struct Postgres {
     kill_every: usize,
     uses: AtomicUsize,
     moves: AtomicUsize,
+    records: AtomicUsize,
     /// A permit for each connection that is to be killed.
     pub kills: Semaphore,
     pub gauges: Gauges,
@@ -122,6 +123,7 @@ impl Postgres {
             kill_every,
             uses: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
+            records: AtomicUsize::new(0),
             kills: Semaphore::new(0),
             gauges: Gauges::default(),
         })
@@ -133,6 +135,12 @@ impl Postgres {
         if self.kill_every > 0 && uses.is_multiple_of(self.kill_every) {
             self.kills.add_permits(1);
         }
+    }
+
+    /// Whether the next of these is one that asks for a standby.
+    fn doubtful(&self, of: &AtomicUsize) -> bool {
+        let number = of.fetch_add(1, Relaxed);
+        self.kill_every > 0 && number % DOUBTFUL == DOUBTFUL / 2
     }
 
     /// Begins a transaction. Dropped, it is rolled back.
@@ -159,6 +167,11 @@ impl Postgres {
             .acquire()
             .await
             .map_err(|e| StoreError::postgres(Phase::Acquire, e))?;
+        if self.doubtful(&self.records) {
+            // For the whole session, which is over once it waits for a standby that never answers.
+            let set = connection.execute("SET synchronous_commit = on").await;
+            set.map_err(|e| StoreError::postgres(Phase::Acquire, e))?;
+        }
         sqlx::query(
             "INSERT INTO events (id, ts, kind, sku, customer, quantity) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
         )
@@ -206,8 +219,7 @@ impl Postgres {
     /// If the database refuses, or is lost.
     pub async fn move_stock(&self, of: &Move<'_>) -> Result<bool, StoreError> {
         let _writing = self.gauges.writers.enter();
-        let number = self.moves.fetch_add(1, Relaxed);
-        let doubtful = self.kill_every > 0 && number % DOUBTFUL == DOUBTFUL / 2;
+        let doubtful = self.doubtful(&self.moves);
         let mut tx = self.begin().await?;
         let moved = moved(&mut tx, of, doubtful).await.map_err(lost)?;
         commit(tx).await?;
