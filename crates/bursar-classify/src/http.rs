@@ -35,6 +35,8 @@ pub const TABLE: &[Row] = &[
 
 /// What a failed status means. `None` for one below 400, which is no failure.
 ///
+/// `retry_after`: whether the answer has a `Retry-After` that can be read; [`bursar::retry_after`] reads it.
+///
 /// ```
 /// use bursar::{Effect, Outcome};
 /// use bursar_classify::http::status;

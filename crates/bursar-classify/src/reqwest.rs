@@ -78,11 +78,12 @@ pub fn failure(error: Error) -> Failure<Error> {
 /// # Errors
 /// The failed status, classified.
 pub fn answer(response: Response, effect: Effect) -> Result<Response, Failure<Error>> {
-    let named = response.headers().get(http::header::RETRY_AFTER);
-    let pause = named
+    let headers = response.headers();
+    let pause = headers
+        .get(http::header::RETRY_AFTER)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| retry_after(value, std::time::SystemTime::now()));
-    let outcome = status(response.status().as_u16(), named.is_some(), effect);
+    let outcome = status(response.status().as_u16(), pause.is_some(), effect);
     response.error_for_status().map_err(|error| {
         let failure = Failure::classified(error, outcome);
         match pause {

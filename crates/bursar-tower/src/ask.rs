@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bursar::{Call, Effect, Key};
+use bursar::{Call, Contract, Effect, Key};
 
 use crate::deadline::Deadline;
 
@@ -28,14 +28,11 @@ impl<Req> Asks<Req> {
         copy: None,
     };
 
-    /// The call, told what this request says, and the effect that counts for it: the stricter of what the policy
+    /// A call, told what this request says, and the effect that counts for it: the stricter of what the policy
     /// declares and what is known of the request, unless a key makes it repeatable.
-    pub(crate) fn state<'c>(
-        &self,
-        mut call: Call<'c>,
-        declared: Option<Effect>,
-        request: &Req,
-    ) -> (Call<'c>, Effect) {
+    pub(crate) fn call<'c>(&self, contract: &'c Contract, request: &Req) -> (Call<'c>, Effect) {
+        let mut call = contract.with();
+        let declared = contract.effect();
         let mut effect = declared;
         if let Some(key) = &self.key {
             call = call.key(key(request));

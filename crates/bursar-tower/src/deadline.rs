@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderName, Request};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -104,7 +104,7 @@ pub struct DeadlineLayer {
 }
 
 impl DeadlineLayer {
-    /// The longest that a request is worth working on.
+    /// The longest that a request is worth working on. With zero none ever runs.
     #[must_use]
     pub fn within(longest: Duration) -> Self {
         Self {
@@ -113,7 +113,8 @@ impl DeadlineLayer {
         }
     }
 
-    /// How long the caller gives it, read from the headers; the shorter counts. `None` is a caller who does not say.
+    /// How long the caller gives it, read from the headers; the shorter counts. `None` is a caller who does not say. Zero is one
+    /// who waits no longer: nothing runs.
     #[must_use]
     pub fn or_less(
         mut self,
@@ -174,12 +175,19 @@ where
     }
 }
 
-/// Reads a header whose value is a whole number of milliseconds. Anything else says nothing.
+/// Reads a header whose value is a whole number of milliseconds. Anything else says nothing; of several the first counts.
+///
+/// # Panics
+/// If `name` cannot be the name of a header, since no request would ever have it.
+#[track_caller]
 pub fn header_millis(
     name: &'static str,
 ) -> impl Fn(&HeaderMap) -> Option<Duration> + Clone + Send + Sync + 'static {
+    let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+        panic!("{name:?} cannot be the name of a header, which is of letters, digits and dashes");
+    };
     move |headers| {
-        let value = headers.get(name)?.to_str().ok()?;
+        let value = headers.get(&name)?.to_str().ok()?;
         number(value).map(Duration::from_millis)
     }
 }
@@ -269,6 +277,16 @@ mod tests {
             assert_eq!(read(&headers("x-timeout", value)), right, "{value:?}");
         }
         assert_eq!(read(&HeaderMap::new()), None);
+        assert_eq!(
+            header_millis("X-Timeout")(&headers("x-timeout", "5")),
+            Some(Duration::from_millis(5))
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "\"x timeout\" cannot be the name of a header")]
+    fn a_header_that_no_request_can_have_is_refused_at_once() {
+        let _ = header_millis("x timeout");
     }
 
     #[tokio::test(start_paused = true)]

@@ -65,6 +65,9 @@ pub struct Graceful<F> {
 
 impl<F: Future> Graceful<F> {
     /// Until `signal` completes, whatever it completes with. The bound is 20 s.
+    ///
+    /// Whoever sends requests may go on for a while after the process was told to end, as a load balancer does until it has
+    /// noticed; let `signal` complete that much later, so that they are still served.
     pub fn new(runtime: &Runtime, signal: F) -> Self {
         Self {
             runtime: runtime.clone(),
@@ -90,6 +93,9 @@ impl<F: Future> Graceful<F> {
     ///
     /// # Errors
     /// [`ServeError`]: the server failed, or something still ran at the bound. The runtime is closed in either case.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with a timer.
     ///
     /// # Cancel safety
     /// Dropping the future drops the server's. A drain that has begun goes on and can be awaited at the runtime.

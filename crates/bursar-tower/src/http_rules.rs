@@ -79,6 +79,10 @@ pub fn judge_error(error: &(dyn Error + 'static)) -> Failure<()> {
 }
 
 /// The meaning of HTTP answers: [`judge_status`] and [`judge_error`].
+///
+/// Of errors it knows little, since it does not know the client. A [`Judge`] of one's own over the tables of `bursar-classify`, whose
+/// features `hyper` and `reqwest` do, says `Transient` of more: names that do not resolve, connections that came about too late,
+/// requests that were handed back, streams that the peer refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpAnswers;
 

@@ -115,8 +115,12 @@ impl<B: 'static> ContractLayer<Request<B>, Answers, HttpServer> {
 }
 
 impl<B, J> ContractLayer<Request<B>, J, HttpServer> {
-    /// Holds units and key until the response's body has ended or is dropped. A client that reads slowly holds them as
-    /// long as it reads. A connection that is upgraded has no body, and is not waited for.
+    /// Holds units and key until the response's body has ended or is dropped. A connection that is upgraded has no body, and is
+    /// not waited for.
+    ///
+    /// A client that reads slowly holds them as long as it reads, past the request's deadline too, and nothing here can end
+    /// that: a body that nobody reads is not polled. Have whatever stands before the service bound how long a client may take,
+    /// or read the body into memory first and hold nothing.
     pub fn hold_body(mut self) -> Self {
         self.deliver.hold = true;
         self

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bursar::{Attempt, CallError, Contract, Effect, Failure};
+use bursar::{Attempt, CallError, Contract, Failure};
 use tower_service::Service;
 
 use crate::ask::Asks;
@@ -121,12 +121,10 @@ where
 {
     let mut next = Some((service, request));
     async move {
-        let mut call = shared.contract.with();
-        let mut effect = Effect::NonIdempotent;
-        if let Some((_, request)) = &next {
-            let declared = shared.contract.effect();
-            (call, effect) = shared.asks.state(call, declared, request);
-        }
+        let Some((_, request)) = &next else {
+            unreachable!("it begins with a request");
+        };
+        let (mut call, effect) = shared.asks.call(&shared.contract, request);
         let attempt = |attempt: &Attempt| {
             let (mut service, request) = next.take().expect("none follows one that was the last");
             next = shared

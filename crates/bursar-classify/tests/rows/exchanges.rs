@@ -199,6 +199,11 @@ async fn a_failed_status_is_classified_with_its_headers() {
     );
     let failure = reqwest::answer(answered(BUSY).await, Effect::NonIdempotent).unwrap_err();
     assert_eq!(failure.outcome(), Uncertain);
+    // A time that cannot be read is none.
+    const SOON: &str =
+        "HTTP/1.1 503 Busy\r\nretry-after: soon\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let failure = reqwest::answer(answered(SOON).await, Effect::Pure).unwrap_err();
+    assert_eq!((failure.outcome(), failure.pushback()), (Uncertain, None));
     // The error alone has lost the headers.
     let error = answered(BUSY).await.error_for_status().unwrap_err();
     assert_eq!(reqwest::outcome(&error), Uncertain);
