@@ -47,7 +47,21 @@ fn command(args: &Args, machine: &Machine) -> String {
             command.push_str(flag);
         }
     }
+    for name in &args.names {
+        command.push(' ');
+        command.push_str(name);
+    }
     command
+}
+
+/// When and how something was measured, as it stands in documents.
+fn seen(args: &Args, machine: &Machine) -> String {
+    format!(
+        "Seen with `{}` on commit {}, load before {:.1}.",
+        command(args, machine),
+        machine.commit,
+        machine.load.unwrap_or(f64::NAN)
+    )
 }
 
 pub(super) fn list(args: &Args) {
@@ -88,9 +102,17 @@ pub(super) fn rows(args: &Args) -> Result<(), String> {
         }
         rows.push(row);
     }
-    if args.write_docs {
+    if args.write_docs && args.names.is_empty() {
         let about = docs::of_machine(&machine, &command(args, &machine));
         write_page(&[("machine", about), ("rows", docs::of_rows(&rows))])?;
+    } else if args.write_docs {
+        let order: Vec<&str> = ROWS.iter().map(|spec| spec.id).collect();
+        let seen = seen(args, &machine);
+        let path = docs::page();
+        let page = docs::change(&read(&path)?, "rows", |old| {
+            docs::with_rows(old, &order, &rows, &seen)
+        })?;
+        write(&path, &page)?;
     }
     if !args.json {
         print!("{}", print_summary(&rows));
@@ -104,7 +126,18 @@ pub(super) fn rows(args: &Args) -> Result<(), String> {
     report.print()
 }
 
+/// What is written down whole, or not at all.
+fn whole(args: &Args) -> Result<(), String> {
+    if args.write_docs && !args.names.is_empty() {
+        return Err(
+            "curves and instructions are written down all together: leave the names out".into(),
+        );
+    }
+    Ok(())
+}
+
 pub(super) fn growth(args: &Args) -> Result<(), String> {
+    whole(args)?;
     let machine = Machine::here();
     if !args.json {
         print!("{machine}");
@@ -121,13 +154,9 @@ pub(super) fn growth(args: &Args) -> Result<(), String> {
         return Err("no curve is called so; see --list".into());
     }
     if args.write_docs {
-        let seen = format!(
-            "Seen with `{}` on commit {}, load before {:.1}.\n\n",
-            command(args, &machine),
-            machine.commit,
-            machine.load.unwrap_or(f64::NAN)
-        );
-        write_page(&[("growth", seen + &docs::of_curves(&curves))])?;
+        let seen = seen(args, &machine);
+        let curves = docs::of_curves(&curves);
+        write_page(&[("growth", format!("{seen}\n\n{curves}"))])?;
         for curve in &curves {
             let path = docs::directory().join(format!("growth-{}.svg", curve.id));
             write(&path, &svg::plot(curve))?;
@@ -150,6 +179,7 @@ pub(super) fn instructions(args: &Args) -> Result<(), String> {
              cargo run --profile bench -p bench -- --instructions"
             .into());
     }
+    whole(args)?;
     let mut counts = Vec::new();
     for (row, name) in CASES.iter().filter(|(row, _)| args.wants(row)) {
         counts.push(Count {

@@ -37,8 +37,9 @@ struct Args {
     #[arg(long, requires = "instructions")]
     update: bool,
 
-    /// Write what was found into docs/performance.md; with --growth its plots beside it.
-    #[arg(long, conflicts_with_all = ["names", "list"])]
+    /// Write what was found into docs/performance.md; with --growth its plots beside it. Rows that are named are put among
+    /// the others, and say that they were measured by themselves.
+    #[arg(long, conflicts_with = "list")]
     write_docs: bool,
 
     /// Print the report as JSON, and nothing else, on standard output.
@@ -74,6 +75,7 @@ Examples (cargo run --profile bench -p bench -- ...):
   --instructions              instructions a call beside the committed baseline, for CI
   --instructions --update     accept what is counted as the new baseline
   --write-docs                measure all rows at length and write them down
+  --write-docs keyed          the same of some, and leave the others as they are
 
 Reading a row:
   p50, min, p99 ns            nanoseconds a call: median, best and 99th percentile over batches

@@ -26,6 +26,14 @@ fn a_name_that_is_no_row_is_an_error() {
 }
 
 #[test]
+fn some_curves_are_not_written_down_for_all() {
+    let output = bench(&["--growth", "--write-docs", "keys"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("leave the names out"), "{said}");
+}
+
+#[test]
 fn without_valgrind_instructions_are_an_error_that_says_what_to_install() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
     let output = bench
