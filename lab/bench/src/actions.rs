@@ -155,8 +155,8 @@ pub(super) fn growth(args: &Args) -> Result<(), String> {
     }
     if args.write_docs {
         let seen = seen(args, &machine);
-        let curves = docs::of_curves(&curves);
-        write_page(&[("growth", format!("{seen}\n\n{curves}"))])?;
+        let text = format!("{seen}\n\n{}", docs::of_curves(&curves));
+        write_page(&[("growth", text)])?;
         for curve in &curves {
             let path = docs::directory().join(format!("growth-{}.svg", curve.id));
             write(&path, &svg::plot(curve))?;
