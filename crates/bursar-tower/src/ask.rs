@@ -49,8 +49,9 @@ impl<Req> Asks<Req> {
             effect = effect.min(Effect::Idempotent);
             call = call.idempotency_key(key);
         }
-        if let Some(deadline) = &self.deadline {
-            call = call.deadline(deadline(request));
+        let deadline = self.deadline.as_ref().map(|deadline| deadline(request));
+        if let Some(moment) = deadline.and_then(Deadline::moment) {
+            call = call.deadline(moment);
         }
         (call, effect)
     }

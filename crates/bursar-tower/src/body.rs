@@ -53,19 +53,12 @@ pin_project! {
 }
 
 impl<B> ContractBody<B> {
-    pub(crate) fn inner(body: B) -> Self {
-        Self {
-            content: Content::Inner { body },
-            held: None,
-        }
-    }
-
-    /// Gives `held` back when the body ends.
-    pub(crate) fn holding(body: B, held: Held) -> Self
+    /// The inner service's. Gives `held` back when it ends.
+    pub(crate) fn of(body: B, held: Option<Held>) -> Self
     where
         B: Body,
     {
-        let held = (!body.is_end_stream()).then_some(held);
+        let held = held.filter(|_| !body.is_end_stream());
         Self {
             content: Content::Inner { body },
             held,

@@ -11,17 +11,6 @@ use crate::layer::{HttpClient, HttpServer, Plain};
 use crate::pace::{self, Pace};
 use crate::problem::Problem;
 
-/// How a call ended.
-#[derive(Debug)]
-pub enum End<Res, E> {
-    /// With an answer. What the call holds goes back when this is dropped.
-    Done(Res, Held),
-    /// With a response that was judged a failure.
-    Judged(Res, Verdict),
-    /// Without a response.
-    Failed(CallError<E>),
-}
-
 /// How the end of a call becomes a service's result: [`Plain`], [`HttpClient`], [`HttpServer`], and, for gRPC servers,
 /// `GrpcServer`. Not to be implemented elsewhere.
 pub trait Deliver<Res, E>: sealed::Sealed {
@@ -30,9 +19,25 @@ pub trait Deliver<Res, E>: sealed::Sealed {
     /// The service's error.
     type Error;
 
+    /// Whether what a call holds goes on with its answer.
     #[doc(hidden)]
-    fn deliver(&self, end: End<Res, E>, pace: Option<&Pace>)
-    -> Result<Self::Response, Self::Error>;
+    fn holds(&self) -> bool;
+
+    /// An answer. What is held goes back when that is dropped.
+    #[doc(hidden)]
+    fn done(&self, response: Res, held: Option<Held>) -> Self::Response;
+
+    /// A response that was judged a failure.
+    #[doc(hidden)]
+    fn judged(&self, response: Res, verdict: Verdict) -> Self::Response;
+
+    /// No response.
+    #[doc(hidden)]
+    fn failed(
+        &self,
+        error: CallError<E>,
+        pace: Option<&Pace>,
+    ) -> Result<Self::Response, Self::Error>;
 }
 
 pub(crate) mod sealed {
@@ -45,24 +50,20 @@ impl<Res, E> Deliver<Res, E> for Plain {
     type Response = Res;
     type Error = CallError<E>;
 
-    fn deliver(&self, end: End<Res, E>, _: Option<&Pace>) -> Result<Res, CallError<E>> {
-        match end {
-            End::Done(response, _) | End::Judged(response, _) => Ok(response),
-            End::Failed(error) => Err(error),
-        }
+    fn holds(&self) -> bool {
+        false
     }
-}
 
-/// The body with what its call holds, or without.
-pub(crate) fn with_body<B: Body<Data = Bytes>>(
-    response: Response<B>,
-    held: Held,
-    hold: bool,
-) -> Response<ContractBody<B>> {
-    if hold {
-        response.map(|body| ContractBody::holding(body, held))
-    } else {
-        response.map(ContractBody::inner)
+    fn done(&self, response: Res, _: Option<Held>) -> Res {
+        response
+    }
+
+    fn judged(&self, response: Res, _: Verdict) -> Res {
+        response
+    }
+
+    fn failed(&self, error: CallError<E>, _: Option<&Pace>) -> Result<Res, CallError<E>> {
+        Err(error)
     }
 }
 
@@ -72,36 +73,39 @@ impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for HttpClient {
     type Response = Response<ContractBody<B>>;
     type Error = CallError<E>;
 
-    fn deliver(
+    fn holds(&self) -> bool {
+        self.hold
+    }
+
+    fn done(&self, response: Response<B>, held: Option<Held>) -> Self::Response {
+        response.map(|body| ContractBody::of(body, held))
+    }
+
+    fn judged(&self, mut response: Response<B>, verdict: Verdict) -> Self::Response {
+        response.extensions_mut().insert(verdict);
+        response.map(|body| ContractBody::of(body, None))
+    }
+
+    fn failed(
         &self,
-        end: End<Response<B>, E>,
+        error: CallError<E>,
         _: Option<&Pace>,
     ) -> Result<Self::Response, CallError<E>> {
-        match end {
-            End::Done(response, held) => Ok(with_body(response, held, self.hold)),
-            End::Judged(mut response, verdict) => {
-                response.extensions_mut().insert(verdict);
-                Ok(response.map(ContractBody::inner))
-            }
-            End::Failed(error) => Err(error),
-        }
+        Err(error)
     }
 }
 
-/// For servers: the answer, or what takes its place when the inner service gave none. Its own error passes through.
-pub(crate) fn serve<B: Body<Data = Bytes>, E>(
-    end: End<Response<B>, E>,
-    hold: bool,
-    failed: impl FnOnce(&CallError<E>) -> Response<ContractBody<B>>,
+/// For servers: what takes the place of an answer. The inner service's own error passes through.
+pub(crate) fn instead<B: Body<Data = Bytes>, E>(
+    error: CallError<E>,
+    pace: Option<&Pace>,
+    response: impl FnOnce(Problem) -> Response<ContractBody<B>>,
 ) -> Result<Response<ContractBody<B>>, E> {
-    match end {
-        End::Done(response, held) => Ok(with_body(response, held, hold)),
-        End::Judged(response, _) => Ok(response.map(ContractBody::inner)),
-        End::Failed(error) => {
-            let response = failed(&error);
-            error.into_error().map_or(Ok(response), Err)
-        }
-    }
+    let mean = pace.map_or(pace::ASSUMED, Pace::mean);
+    let problem = Problem::of(&error, mean);
+    error
+        .into_error()
+        .map_or_else(|| Ok(response(problem)), Err)
 }
 
 impl sealed::Sealed for HttpServer {}
@@ -110,10 +114,20 @@ impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for HttpServer {
     type Response = Response<ContractBody<B>>;
     type Error = E;
 
-    fn deliver(&self, end: End<Response<B>, E>, pace: Option<&Pace>) -> Result<Self::Response, E> {
-        serve(end, self.hold, |error| {
-            let mean = pace.map_or(pace::ASSUMED, Pace::mean);
-            let mut problem = Problem::of(error, mean);
+    fn holds(&self) -> bool {
+        self.hold
+    }
+
+    fn done(&self, response: Response<B>, held: Option<Held>) -> Self::Response {
+        response.map(|body| ContractBody::of(body, held))
+    }
+
+    fn judged(&self, response: Response<B>, _: Verdict) -> Self::Response {
+        response.map(|body| ContractBody::of(body, None))
+    }
+
+    fn failed(&self, error: CallError<E>, pace: Option<&Pace>) -> Result<Self::Response, E> {
+        instead(error, pace, |mut problem| {
             if let Some(status) = self.throttled {
                 problem = problem.throttled_as(status);
             }

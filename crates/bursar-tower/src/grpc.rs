@@ -7,8 +7,9 @@ use http_body::Body;
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
-use crate::body::ContractBody;
-use crate::deliver::{Deliver, End, sealed::Sealed, serve};
+use crate::body::{ContractBody, Held};
+use crate::deliver::{Deliver, instead, sealed::Sealed};
+use crate::judge::Verdict;
 use crate::layer::GrpcServer;
 use crate::pace::{self, Pace};
 use crate::problem::{Kind, Problem};
@@ -82,11 +83,20 @@ impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for GrpcServer {
     type Response = Response<ContractBody<B>>;
     type Error = E;
 
-    fn deliver(&self, end: End<Response<B>, E>, pace: Option<&Pace>) -> Result<Self::Response, E> {
-        serve(end, self.hold, |error| {
-            let mean = pace.map_or(pace::ASSUMED, Pace::mean);
-            Status::from(Problem::of(error, mean)).into_http()
-        })
+    fn holds(&self) -> bool {
+        self.hold
+    }
+
+    fn done(&self, response: Response<B>, held: Option<Held>) -> Self::Response {
+        response.map(|body| ContractBody::of(body, held))
+    }
+
+    fn judged(&self, response: Response<B>, _: Verdict) -> Self::Response {
+        response.map(|body| ContractBody::of(body, None))
+    }
+
+    fn failed(&self, error: CallError<E>, pace: Option<&Pace>) -> Result<Self::Response, E> {
+        instead(error, pace, |problem| Status::from(problem).into_http())
     }
 }
 

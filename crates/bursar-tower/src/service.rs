@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::ask::Asks;
 use crate::body::Held;
-use crate::deliver::{Deliver, End};
+use crate::deliver::Deliver;
 use crate::judge::{Answers, Fault, Judge, Verdict, verdict};
 use crate::layer::Plain;
 use crate::pace::{Pace, Stopwatch};
@@ -146,16 +146,27 @@ where
                 verdict(judge, effect, answer).map(|response| (response, watch))
             }
         };
-        let end = match call.run_held(attempt).await {
-            Ok(((response, watch), permit)) => End::Done(response, Held::new(permit, watch)),
-            Err(error) => failed(error),
+        let done = if shared.deliver.holds() {
+            let held = call.run_held(attempt).await;
+            held.map(|((response, watch), permit)| (response, Some(Held::new(permit, watch))))
+        } else {
+            call.run(attempt)
+                .await
+                .map(|(response, _)| (response, None))
         };
-        shared.deliver.deliver(end, shared.pace.as_deref())
+        match done {
+            Ok((response, held)) => Ok(shared.deliver.done(response, held)),
+            Err(error) => failed(&shared, error),
+        }
     }
 }
 
 /// A call that has no answer: a response that was judged a failure, or none.
-fn failed<Res, E>(error: CallError<Fault<Res, E>>) -> End<Res, E> {
+#[cold]
+fn failed<Res, E, Req, J, D: Deliver<Res, E>>(
+    shared: &Shared<Req, J, D>,
+    error: CallError<Fault<Res, E>>,
+) -> Result<D::Response, D::Error> {
     let verdict = Verdict {
         outcome: error.outcome(),
         attempts: error.attempts(),
@@ -165,7 +176,7 @@ fn failed<Res, E>(error: CallError<Fault<Res, E>>) -> End<Res, E> {
         Fault::Response(response) => Err(response),
     });
     match found {
-        Ok(error) => End::Failed(error),
-        Err(response) => End::Judged(response, verdict),
+        Ok(error) => shared.deliver.failed(error, shared.pace.as_deref()),
+        Err(response) => Ok(shared.deliver.judged(response, verdict)),
     }
 }
