@@ -44,6 +44,19 @@ pub fn failure(error: Error) -> Failure<Error> {
 }
 
 /// What an error of hyper-util's pooled client means.
+///
+/// ```no_run
+/// use bursar::Failure;
+/// use bursar_classify::hyper::client_failure;
+/// use http_body_util::Empty;
+/// use hyper_util::client::legacy::{Client, Error, connect::HttpConnector};
+///
+/// type Pooled = Client<HttpConnector, Empty<bytes::Bytes>>;
+///
+/// async fn fetch(client: &Pooled, from: http::Uri) -> Result<http::StatusCode, Failure<Error>> {
+///     Ok(client.get(from).await.map_err(client_failure)?.status())
+/// }
+/// ```
 #[must_use]
 pub fn client_outcome(error: &legacy::Error) -> Outcome {
     if error.is_connect() {

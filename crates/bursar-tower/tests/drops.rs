@@ -143,6 +143,30 @@ fn b8_a_service_call_dropped_at_every_poll_leaves_nothing_behind() {
     at_every_poll(subject, &CALL_WITH_YIELD);
 }
 
+/// The same where the answer keeps what its call holds, which is another form of call.
+#[test]
+fn b8_b13_a_call_whose_answer_keeps_its_permit_dropped_at_every_poll_leaves_nothing_behind() {
+    type Response = http::Response<http_body_util::Empty<bytes::Bytes>>;
+    fn transient(answer: Result<&Response, &&'static str>) -> Option<bursar::Failure<()>> {
+        answer.err().map(|_| bursar::Failure::transient(()))
+    }
+    let subject = |world: &World| -> Subject {
+        let inner = tower::ServiceBuilder::new()
+            .map_request(|_: http::Request<()>| 1)
+            .map_response(|_: u32| Response::new(http_body_util::Empty::new()))
+            .service(world.puppet.clone());
+        let layer = ContractLayer::http_client(&world.contract)
+            .serialize_with(|_: &http::Request<()>| "k")
+            .judge(transient)
+            .copy_requests(|_| Some(http::Request::new(())));
+        let call = layer.layer(inner).call(http::Request::new(()));
+        Box::pin(async move {
+            let _ = call.await;
+        })
+    };
+    at_every_poll(subject, &CALL_WITH_YIELD);
+}
+
 /// Between the attempts lies one yield, at which nothing happens.
 const CALL_WITH_YIELD: [fn(&World); 7] =
     [CALL[0], CALL[1], CALL[2], CALL[3], |_| {}, CALL[4], CALL[5]];

@@ -274,22 +274,18 @@ async fn c9_a_handler_or_body_that_panics_gives_everything_back() {
         assert!(!fail, "within the handler");
         "done"
     });
-    let (address, _server) = serve(Router::new().route("/{fail}", handler).layer(layer)).await;
-    let mut client = Connection::open(address).await;
-    client.send("/true", "").await;
-    assert_eq!(
-        soon(client.0.read(&mut [0; 1])).await.unwrap_or(0),
-        0,
-        "the connection is closed"
-    );
-    assert_eq!(
-        Connection::open(address)
-            .await
-            .get("/false", "")
-            .await
-            .status,
-        200
-    );
+    let app = Router::new()
+        .route("/{fail}", handler.clone().layer(layer.clone()))
+        .route("/held/{fail}", handler.layer(layer.hold_body()));
+    let (address, _server) = serve(app).await;
+    for path in ["", "/held"] {
+        let mut client = Connection::open(address).await;
+        client.send(&format!("{path}/true"), "").await;
+        let closed = soon(client.0.read(&mut [0; 1])).await.unwrap_or(0);
+        assert_eq!(closed, 0, "the connection is closed");
+        let mut other = Connection::open(address).await;
+        assert_eq!(other.get(&format!("{path}/false"), "").await.status, 200);
+    }
     assert_idle(&runtime);
 }
 
