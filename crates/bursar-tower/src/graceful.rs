@@ -54,6 +54,27 @@ impl Future for Stop {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Several servers, such as one for the public and one for operators, are one server that ends when all have:
+///
+/// ```no_run
+/// use futures_util::FutureExt;
+/// # async fn serve(
+/// #     graceful: bursar_tower::Graceful<std::future::Pending<()>>,
+/// #     (public, app): (tokio::net::TcpListener, axum::Router),
+/// #     (private, admin): (tokio::net::TcpListener, axum::Router),
+/// # ) -> Result<(), bursar_tower::ServeError<std::io::Error>> {
+/// graceful
+///     .serve(|stop| async move {
+///         let stop = stop.shared();
+///         let app = axum::serve(public, app).with_graceful_shutdown(stop.clone());
+///         let admin = axum::serve(private, admin).with_graceful_shutdown(stop);
+///         tokio::try_join!(app.into_future(), admin.into_future()).map(drop)
+///     })
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "it begins with `serve`"]
 pub struct Graceful<F> {

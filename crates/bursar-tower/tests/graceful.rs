@@ -134,6 +134,54 @@ async fn when_patience_ends_what_waits_is_told_and_what_runs_ends() {
 }
 
 #[tokio::test]
+async fn several_servers_are_stopped_at_once_and_drained_together() {
+    use futures_util::FutureExt;
+    let runtime = Runtime::builder().resource("a", 2).build().unwrap();
+    let work = runtime
+        .contract("work", Policy::pure().claim("a", 1))
+        .unwrap();
+    let leave = Arc::new(Semaphore::new(0));
+    let stay = {
+        let leave = Arc::clone(&leave);
+        move || async move { leave.acquire().await.unwrap().forget() }
+    };
+    let layer = ContractLayer::http_server(&work);
+    let app = Router::new().route("/", get(stay)).layer(layer);
+    let listeners = [listen().await, listen().await];
+    let addresses = listeners.each_ref().map(|of| of.local_addr().unwrap());
+    let (signal, fired) = oneshot::channel::<()>();
+    let graceful = Graceful::new(&runtime, fired).within(LONG);
+    let serving = tokio::spawn(graceful.serve(move |stop| async move {
+        let stop = stop.shared();
+        let servers = listeners.map(|listener| {
+            axum::serve(listener, app.clone())
+                .with_graceful_shutdown(stop.clone())
+                .into_future()
+        });
+        let [first, second] = servers;
+        tokio::try_join!(first, second).map(drop)
+    }));
+    let mut clients = Vec::new();
+    for address in addresses {
+        let mut client = Connection::open(address).await;
+        client.send("/", "").await;
+        clients.push(client);
+        until(|| usage(&runtime, "a") == (clients.len() as u32, 0)).await;
+    }
+    signal.send(()).unwrap();
+    for address in addresses {
+        until(|| std::net::TcpStream::connect(address).is_err()).await;
+    }
+    leave.add_permits(1);
+    soon(clients[0].reply()).await;
+    assert!(!serving.is_finished(), "the other is still at work");
+    leave.add_permits(1);
+    soon(clients[1].reply()).await;
+    assert_eq!(soon(serving).await.unwrap().unwrap().running(), 0);
+    assert_idle(&runtime);
+}
+
+#[tokio::test]
 async fn d3_at_the_bound_it_is_over_whatever_still_runs() {
     let stuck = world(ms(40), None).await;
     let _first = begin(&stuck, "/").await;
