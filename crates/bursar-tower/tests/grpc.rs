@@ -276,12 +276,17 @@ async fn b9_a_grpc_timeout_bounds_the_call_and_zero_runs_nothing() {
     stay("0m").await.unwrap_err();
     let stats = world.runtime.stats();
     assert_eq!(stats.operations[0].started, 0, "{stats}");
-    let error = stay("5m").await.unwrap_err();
+    let mut codes = Vec::new();
+    // On a busy machine a short one may pass before the call is begun.
+    for timeout in ["5m", "50m", "500m", "5S"] {
+        codes.push(stay(timeout).await.unwrap_err().code());
+        if codes.last() != Some(&Code::Unavailable) {
+            break;
+        }
+    }
     // The server has a timer of its own for this header, begun a moment earlier.
-    assert!(
-        matches!(error.code(), Code::DeadlineExceeded | Code::Cancelled),
-        "{error:?}"
-    );
+    let cut_off = matches!(codes.last(), Some(Code::DeadlineExceeded | Code::Cancelled));
+    assert!(cut_off, "{codes:?}");
     until(|| usage(&world.runtime, "a") == (0, 0)).await;
     let held = tokio::spawn({
         let client = client.clone();

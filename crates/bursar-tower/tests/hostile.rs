@@ -23,7 +23,7 @@ use bursar_tower::{
     ContractLayer, Deadline, DeadlineLayer, Graceful, OperationService, Problem, ServeError,
     header_millis,
 };
-use common::net::{Connection, listen, serve, soon, until};
+use common::net::{Connection, cut_off, listen, serve, soon, until};
 use common::{Puppet, assert_idle, ms, usage};
 use http_body::Frame;
 use http_body_util::{Full, StreamBody};
@@ -129,10 +129,13 @@ async fn a_request_whose_body_never_comes_holds_its_unit_no_longer_than_its_dead
     drop(gone);
     until(|| usage(&runtime, "a") == (0, 0)).await;
     // One that stays is cut off.
-    let mut stays = Connection::open(address).await;
-    let request = format!("{half}x-timeout-ms: 20\r\n\r\nhalf");
-    stays.0.write_all(request.as_bytes()).await.unwrap();
-    assert_eq!(soon(stays.reply()).await.status, 504);
+    let reply = cut_off(async |millis| {
+        let mut stays = Connection::open(address).await;
+        let request = format!("{half}x-timeout-ms: {millis}\r\n\r\nhalf");
+        stays.0.write_all(request.as_bytes()).await.unwrap();
+        soon(stays.reply()).await
+    });
+    assert_eq!(reply.await.status, 504);
     assert_idle(&runtime);
 }
 

@@ -19,7 +19,7 @@ use axum::routing::get;
 use axum::{Router, http::HeaderName};
 use bursar::Policy;
 use bursar_tower::{ContractLayer, Deadline, DeadlineLayer, header_millis};
-use common::net::{Connection, serve, soon, until};
+use common::net::{Connection, cut_off, serve, soon, until};
 use common::{assert_idle, ms, told, usage};
 use rooms::{Room, budget, contract, staying, streaming};
 use tokio::io::AsyncReadExt;
@@ -172,7 +172,8 @@ async fn b9_the_deadline_of_a_request_bounds_what_runs_under_the_layer_and_in_th
         (503, Some("not-in-time"))
     );
     assert_eq!(room.inside(), 0, "nothing ran");
-    let reply = connection.get("/", "x-timeout-ms: 5\r\n").await;
+    let timeout = |millis| format!("x-timeout-ms: {millis}\r\n");
+    let reply = cut_off(async |millis| connection.get("/", &timeout(millis)).await).await;
     assert_eq!((reply.status, reply.header("retry-after")), (504, None));
     assert_eq!(reply.json()["outcome"], "uncertain");
     let reply = connection.get("/inner", "x-timeout-ms: 0\r\n").await;

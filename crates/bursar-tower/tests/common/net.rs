@@ -48,6 +48,18 @@ pub async fn until(mut so: impl FnMut() -> bool) {
     .await;
 }
 
+/// The answer to a request that is cut off by its deadline while it runs. On a busy machine a short one may pass before the request
+/// is begun; then it is given longer.
+pub async fn cut_off(mut send: impl AsyncFnMut(u64) -> Reply) -> Reply {
+    for millis in [5, 50, 500, 5_000] {
+        let reply = send(millis).await;
+        if reply.status != 503 || reply.json()["code"] != "not-in-time" {
+            return reply;
+        }
+    }
+    panic!("no request was begun within five seconds");
+}
+
 /// A connection whose bytes the test writes and reads itself.
 #[derive(Debug)]
 pub struct Connection(pub TcpStream);
