@@ -95,6 +95,24 @@ pub(crate) async fn at_most<F: Future>(span: Duration, work: F) -> Option<F::Out
     tokio::time::timeout(span, work).await.ok()
 }
 
+/// The present moment of tokio's clock, by which idle connections are timed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the pool's connections outlive the requests, and so the client's clock"
+)]
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Waits for a moment of tokio's clock; false if `gone` comes first.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the pool's connections outlive the requests, and so the client's clock"
+)]
+pub(crate) async fn reached<F: Future + Unpin>(moment: Instant, gone: &mut F) -> bool {
+    tokio::time::timeout_at(moment.into(), gone).await.is_err()
+}
+
 /// When an attempt's time is up; its timer is armed when something first has to wait.
 pub(crate) struct Deadline {
     at: Option<Instant>,

@@ -49,28 +49,30 @@ impl RequestBody {
         }
     }
 
-    /// The bytes of one attempt.
-    pub(crate) async fn source(&self) -> Result<Source, Error> {
-        Ok(match self {
-            Self::Empty => Source::Empty,
-            Self::Bytes(bytes) if bytes.is_empty() => Source::Empty,
-            Self::Bytes(bytes) => Source::Bytes(bytes.clone()),
-            Self::Multipart(form) => match form.pieces().await {
-                Ok(pieces) => Source::Pieces(Box::new(pieces)),
-                Err(error) => {
-                    return Err(Error::new(
-                        ErrorKind::ProtocolError,
-                        Outcome::Permanent,
-                        "a file of the form cannot be read; nothing was sent",
-                    )
-                    .because(error));
-                }
-            },
-            Self::Stream(slot) => Source::Stream {
+    /// The bytes of one attempt, unless files have to be opened for them.
+    pub(crate) fn at_hand(&self) -> Option<Source> {
+        match self {
+            Self::Empty => Some(Source::Empty),
+            Self::Bytes(bytes) if bytes.is_empty() => Some(Source::Empty),
+            Self::Bytes(bytes) => Some(Source::Bytes(bytes.clone())),
+            Self::Multipart(_) => None,
+            Self::Stream(slot) => Some(Source::Stream {
                 slot: Arc::clone(slot),
                 taken: None,
-            },
-        })
+            }),
+        }
+    }
+
+    /// The bytes of one attempt.
+    pub(crate) async fn source(&self) -> Result<Source, Error> {
+        let Self::Multipart(form) = self else {
+            return Ok(self.at_hand().unwrap_or(Source::Empty));
+        };
+        let pieces = form.pieces().await.map_err(|error| {
+            let what = "a file of the form cannot be read; nothing was sent";
+            Error::new(ErrorKind::ProtocolError, Outcome::Permanent, what).because(error)
+        })?;
+        Ok(Source::Pieces(Box::new(pieces)))
     }
 }
 

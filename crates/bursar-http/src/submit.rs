@@ -102,7 +102,8 @@ async fn attempt_submit(run: Run<'_>, attempt: &Attempt) -> Result<Rest, Error> 
         .transport
         .submit(outgoing, &mut deadline, Some(attempt));
     let mut sending = sending.await?;
-    let answer = match sending.submitted(&mut deadline, Some(attempt)).await? {
+    let submitted = sending.submitted(&mut deadline, Some(attempt)).await;
+    let answer = match submitted.map_err(|error| error.to(&plan.method, &plan.uri))? {
         Some(response) => Answer::Here(response, sending.into_flight()),
         None => Answer::Awaited(sending),
     };
@@ -117,8 +118,8 @@ async fn finish(core: &Core, ready: &Ready, rest: Rest) -> bool {
     } = rest;
     let (response, flight) = match answer {
         Answer::Here(response, flight) => (response, flight),
-        Answer::Awaited(sending) => match sending.answered(&mut deadline, None).await {
-            Ok(answered) => answered,
+        Answer::Awaited(mut sending) => match sending.answered(&mut deadline, None).await {
+            Ok(response) => (response, sending.into_flight()),
             Err(_) => return false,
         },
     };

@@ -137,13 +137,18 @@ impl<S: Surface, B> Request<S, B> {
         let ready = Arc::new(draft.ready(entry.client.core())?);
         let host = entry.enter().await?;
         let client = entry.client;
-        let schedulers = client.core().schedulers.clone();
-        let work = work(Live {
+        let schedulers = &client.core().schedulers;
+        let elsewhere = schedulers.execute.is_some().then(|| schedulers.clone());
+        let live = Live {
             client,
             ready,
             host,
-        });
-        schedulers.exchange(work).await
+        };
+        match elsewhere {
+            // Handed on as it is and not by value: the future is large, and moving it costs more than polling it.
+            None => work(live).await,
+            Some(schedulers) => schedulers.exchange(Box::pin(work(live))).await,
+        }
     }
 }
 

@@ -1,15 +1,18 @@
-//! The transport: hyper's pool over connections that know what left them.
+//! The transport: hyper's connections, which know what left them. Where HTTP/1 alone is spoken they are pooled here
+//! ([`http1`]); where HTTP/2 may be, hyper-util's pool has them.
 //!
 //! Everything hyper says is turned here into what the rest of the crate speaks of: an answer, or an [`Error`] whose
 //! outcome is known.
 
 mod connect;
 mod exchange;
+mod http1;
 mod tls;
 mod tunnel;
 mod wire;
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,11 +27,12 @@ use hyper_util::rt::TokioTimer;
 
 use crate::ambient::{Deadline, Elapsed};
 use crate::body::{RequestBody, Source};
-use crate::error::{Error, ErrorKind};
+use crate::error::{BoxError, Error, ErrorKind};
 use crate::verdict::Sent;
 pub(crate) use connect::Proxy;
 use connect::{ConnectError, Connector};
 use exchange::{Chosen, Exchange, SentBody};
+use http1::{Exchanging, Http1, Lease};
 pub(crate) use tls::{Protocols, TlsOptions};
 use wire::Tracking;
 
@@ -43,10 +47,10 @@ type Pool = legacy::Client<Connector, SentBody>;
 /// The connections of one client.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
-    pool: Pool,
-    protocols: Protocols,
-    /// The same, offering HTTP/1 alone. `None` where HTTP/2 is all there is.
-    http1: Option<Pool>,
+    /// Those that may speak HTTP/2. `None` where HTTP/1 is all there is.
+    pool: Option<Pool>,
+    /// Those that speak HTTP/1 alone. `None` where HTTP/2 is all there is.
+    http1: Option<Http1>,
     proxy: Option<Arc<Proxy>>,
 }
 
@@ -67,26 +71,21 @@ impl Transport {
     ) -> Result<Self, Error> {
         let proxy = proxy.map(Arc::new);
         let tls = tls::config(tls)?;
-        let pool = |protocols: Protocols| {
-            let http2_only = protocols == Protocols::Http2;
-            let connector = Connector::new(protocols.offered_by(&tls), proxy.clone(), http2_only);
+        let http2_only = protocols == Protocols::Http2;
+        let connector = |protocols: Protocols| {
+            Connector::new(protocols.offered_by(&tls), proxy.clone(), http2_only)
+        };
+        let pool = (protocols != Protocols::Http1).then(|| {
             legacy::Client::builder(Tracking)
                 .pool_idle_timeout(IDLE)
                 .pool_timer(TokioTimer::new())
                 .timer(TokioTimer::new())
                 .http2_only(http2_only)
-                .build(connector)
-        };
-        let main: Pool = pool(protocols);
-        let http1 = match protocols {
-            Protocols::Either => Some(pool(Protocols::Http1)),
-            Protocols::Http1 => Some(main.clone()),
-            Protocols::Http2 => None,
-        };
+                .build(connector(protocols))
+        });
         Ok(Self {
-            pool: main,
-            protocols,
-            http1,
+            pool,
+            http1: (!http2_only).then(|| Http1::new(connector(Protocols::Http1))),
             proxy,
         })
     }
@@ -105,12 +104,19 @@ impl Transport {
         let mut places = PLACES;
         loop {
             places -= 1;
-            let begun = self.begin(&self.pool, self.protocols, &outgoing);
-            let sending = in_time(&outgoing, deadline, attempt, begun).await?;
+            let source = opened(&outgoing, deadline, attempt).await?;
+            let mut sending = match (&self.pool, &self.http1) {
+                (Some(pool), None) => self.pooled(pool, true, &outgoing, source),
+                (Some(pool), _) if is_https(outgoing.uri) => {
+                    self.pooled(pool, false, &outgoing, source)
+                }
+                (_, Some(http1)) => self.direct(http1, &outgoing, source),
+                (None, None) => return Err(Error::invalid("the client speaks no protocol")),
+            };
             match sending.answered(deadline, attempt).await {
                 Err(Missed::Place(_)) if places > 0 => {}
-                Err(missed) => return Err(missed.into_error()),
-                Ok(answered) => return Ok(answered),
+                Err(missed) => return Err(missed.into_error().to(outgoing.method, outgoing.uri)),
+                Ok(response) => return Ok((response, sending.into_flight())),
             }
         }
     }
@@ -126,75 +132,96 @@ impl Transport {
             let what = "`submit` needs HTTP/1, and the client speaks HTTP/2 alone";
             return Err(Error::invalid(what).to(outgoing.method, outgoing.uri));
         };
-        let begun = self.begin(http1, Protocols::Http1, &outgoing);
-        in_time(&outgoing, deadline, attempt, begun).await
+        let source = opened(&outgoing, deadline, attempt).await?;
+        Ok(self.direct(http1, &outgoing, source))
     }
 
-    async fn begin(
+    fn direct(&self, http1: &Http1, outgoing: &Outgoing<'_>, source: Source) -> Sending {
+        let mut request = self.request(outgoing, &source);
+        let uri = outgoing.uri;
+        let proxied = self.proxy.is_some() && !is_https(uri);
+        *request.uri_mut() = if proxied {
+            uri.clone()
+        } else {
+            uri.path_and_query()
+                .cloned()
+                .map(Uri::from)
+                .unwrap_or_default()
+        };
+        let host = request.headers_mut().entry(header::HOST);
+        if let (header::Entry::Vacant(place), Some(host)) = (host, host_of(uri)) {
+            place.insert(host);
+        }
+        let exchange = Exchange::new(Chosen::Http1);
+        let body = SentBody::new(source, Arc::clone(&exchange));
+        let answer = http1.exchange(uri, request.map(|()| body));
+        Sending::new(exchange, Answer::Direct(answer))
+    }
+
+    fn pooled(
         &self,
         pool: &Pool,
-        protocols: Protocols,
-        outgoing: &Outgoing<'_>,
-    ) -> Result<Sending, Error> {
-        let source = outgoing.body.source().await?;
-        let (request, exchange) = self.request(outgoing, source, protocols);
-        Ok(Sending {
-            flight: Flight {
-                exchange,
-                stage: Stage::Waiting,
-            },
-            answer: pool.request(request),
-            method: outgoing.method.clone(),
-            uri: outgoing.uri.clone(),
-        })
-    }
-
-    fn request(
-        &self,
+        http2_only: bool,
         outgoing: &Outgoing<'_>,
         source: Source,
-        protocols: Protocols,
-    ) -> (Request<SentBody>, Arc<Exchange>) {
-        let empty = source.is_ended();
+    ) -> Sending {
+        let mut request = self.request(outgoing, &source);
+        *request.uri_mut() = outgoing.uri.clone();
+        let capture = capture_connection(&mut request);
+        let exchange = Exchange::new(if http2_only {
+            Chosen::Http2(capture)
+        } else {
+            Chosen::Either(capture)
+        });
+        let body = SentBody::new(source, Arc::clone(&exchange));
+        let answer = pool.request(request.map(|()| body));
+        Sending::new(exchange, Answer::Pooled(answer))
+    }
+
+    /// The request, without its address and its body.
+    fn request(&self, outgoing: &Outgoing<'_>, source: &Source) -> Request<()> {
         let mut request = Request::new(());
         *request.method_mut() = outgoing.method.clone();
-        *request.uri_mut() = outgoing.uri.clone();
         *request.headers_mut() = outgoing.headers.clone();
-        if empty && matches!(*outgoing.method, Method::POST | Method::PUT | Method::PATCH) {
+        if source.is_ended()
+            && matches!(*outgoing.method, Method::POST | Method::PUT | Method::PATCH)
+        {
             // hyper says nothing of a body that is not there; servers are told that none comes (RFC 9110, 8.6).
             let none = HeaderValue::from_static("0");
             request.headers_mut().insert(header::CONTENT_LENGTH, none);
         }
-        let secure = is_https(outgoing.uri);
-        let proxy = self.proxy.as_ref().filter(|_| !secure);
+        let proxy = self.proxy.as_ref().filter(|_| !is_https(outgoing.uri));
         if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
             request
                 .headers_mut()
                 .insert(header::PROXY_AUTHORIZATION, authorization);
         }
-        let chosen = match protocols {
-            Protocols::Http1 => Chosen::Http1,
-            Protocols::Either if !secure => Chosen::Http1,
-            Protocols::Either => Chosen::Either(capture_connection(&mut request)),
-            Protocols::Http2 => Chosen::Http2(capture_connection(&mut request)),
-        };
-        let exchange = Exchange::new(chosen);
-        let body = SentBody::new(source, Arc::clone(&exchange));
-        (request.map(|()| body), exchange)
+        request
     }
 }
 
-/// Bounds the opening of a body: a file may take as long as it likes.
-async fn in_time(
+/// The body's bytes. Files are opened within the deadline: that may take as long as it likes.
+async fn opened(
     outgoing: &Outgoing<'_>,
     deadline: &mut Deadline,
     attempt: Option<&Attempt>,
-    begun: impl Future<Output = Result<Sending, Error>>,
-) -> Result<Sending, Error> {
-    match deadline.bound(attempt, begun).await {
-        Ok(begun) => begun,
+) -> Result<Source, Error> {
+    if let Some(source) = outgoing.body.at_hand() {
+        return Ok(source);
+    }
+    let opened = Box::pin(outgoing.body.source());
+    match deadline.bound(attempt, opened).await {
+        Ok(source) => source.map_err(|error| error.to(outgoing.method, outgoing.uri)),
         Err(Elapsed) => Err(elapsed(Sent::Nothing).to(outgoing.method, outgoing.uri)),
     }
+}
+
+/// What HTTP/1 calls the host: without the scheme's own port.
+fn host_of(uri: &Uri) -> Option<HeaderValue> {
+    let authority = uri.authority()?.as_str();
+    let own_port = if is_https(uri) { ":443" } else { ":80" };
+    let host = authority.strip_suffix(own_port).unwrap_or(authority);
+    HeaderValue::from_str(host).ok()
 }
 
 pub(crate) fn is_https(uri: &Uri) -> bool {
@@ -206,9 +233,21 @@ pub(crate) fn is_https(uri: &Uri) -> bool {
 pub(crate) struct Sending {
     /// Dropped first: it finds the connection still ours.
     flight: Flight,
-    answer: ResponseFuture,
-    method: Method,
-    uri: Uri,
+    answer: Answer,
+}
+
+enum Answer {
+    Pooled(ResponseFuture),
+    Direct(Exchanging),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pooled(_) => "Pooled",
+            Self::Direct(_) => "Direct",
+        })
+    }
 }
 
 /// Why there is no answer.
@@ -228,18 +267,28 @@ impl Missed {
 }
 
 impl Sending {
+    fn new(exchange: Arc<Exchange>, answer: Answer) -> Self {
+        Self {
+            flight: Flight {
+                exchange,
+                stage: Stage::Waiting,
+                lease: None,
+            },
+            answer,
+        }
+    }
+
     /// Waits for the head of the answer.
     pub(crate) async fn answered(
-        mut self,
+        &mut self,
         deadline: &mut Deadline,
         attempt: Option<&Attempt>,
-    ) -> Result<(Response<Incoming>, Flight), Missed> {
+    ) -> Result<Response<Incoming>, Missed> {
         match deadline
             .bound(attempt, poll_fn(|cx| self.poll_answer(cx)))
             .await
         {
-            Ok(Ok(response)) => Ok((response, self.flight)),
-            Ok(Err(missed)) => Err(missed),
+            Ok(answered) => answered,
             Err(Elapsed) => Err(Missed::Answer(self.late(deadline))),
         }
     }
@@ -260,32 +309,39 @@ impl Sending {
         }
     }
 
-    /// Once an early answer has come, what is left to guard.
+    /// Once an answer has come, what is left to guard.
     pub(crate) fn into_flight(self) -> Flight {
         self.flight
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<Incoming>, Missed>> {
-        let answer = ready!(Pin::new(&mut self.answer).poll(cx));
+        let answer = match &mut self.answer {
+            Answer::Pooled(answer) => ready!(Pin::new(answer).poll(cx))
+                .map(|response| (response, None))
+                .map_err(|error| (lost_its_place(&error), BoxError::from(error))),
+            Answer::Direct(answer) => ready!(answer.as_mut().poll(cx))
+                .map(|(response, lease)| (response, Some(lease)))
+                .map_err(|error| (false, error)),
+        };
         Poll::Ready(match answer {
-            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 self.flight.stage = Stage::Over;
                 // It was sent whole; the connection is closed.
                 let sent = self.flight.exchange.failed();
                 let what = "the server switches to a protocol that nobody asked for";
                 let error = Error::new(ErrorKind::ProtocolError, sent.outcome(), what);
-                Err(Missed::Answer(error.to(&self.method, &self.uri)))
+                Err(Missed::Answer(error))
             }
-            Ok(response) => {
+            Ok((response, lease)) => {
                 self.flight.stage = Stage::Answered;
+                self.flight.lease = lease;
                 Ok(response)
             }
-            Err(error) => {
+            Err((misplaced, error)) => {
                 self.flight.stage = Stage::Over;
                 let sent = self.flight.exchange.failed();
-                let lost = sent == Sent::Nothing && lost_its_place(&error);
-                let error = failed(error, sent).to(&self.method, &self.uri);
-                Err(if lost {
+                let error = failed(error, sent);
+                Err(if misplaced && sent == Sent::Nothing {
                     Missed::Place(error)
                 } else {
                     Missed::Answer(error)
@@ -300,7 +356,7 @@ impl Sending {
         if deadline.is_past() {
             self.flight.distrust();
         }
-        elapsed(self.flight.exchange.abandon()).to(&self.method, &self.uri)
+        elapsed(self.flight.exchange.abandon())
     }
 }
 
@@ -309,6 +365,8 @@ impl Sending {
 pub(crate) struct Flight {
     exchange: Arc<Exchange>,
     stage: Stage,
+    /// The connection that the answer's body comes on, unless it is hyper-util's.
+    lease: Option<Lease>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -328,6 +386,9 @@ impl Flight {
     pub(crate) fn land(&mut self) {
         self.exchange.abandon_rest();
         self.stage = Stage::Over;
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
     }
 }
 
@@ -344,7 +405,7 @@ impl Drop for Flight {
 }
 
 /// What hyper's error means, given what is known to have left.
-fn failed(error: legacy::Error, sent: Sent) -> Error {
+fn failed(error: BoxError, sent: Sent) -> Error {
     let mut sent = sent;
     let mut kind = ErrorKind::Unavailable;
     let mut what = match sent {
@@ -352,7 +413,7 @@ fn failed(error: legacy::Error, sent: Sent) -> Error {
         Sent::Nothing | Sent::Refused => "the connection was lost before anything was sent",
     };
     let mut permanent = false;
-    for source in chain(&error) {
+    for source in chain(&*error) {
         if let Some(connect) = source.downcast_ref::<ConnectError>() {
             what = connect.what();
             permanent = connect.permanent;
