@@ -39,8 +39,8 @@ pub(crate) struct Plan {
 
 /// Where an attempt stands: at first at the plan's own address, then wherever redirects lead.
 struct Hop<'a> {
-    method: Method,
-    uri: Uri,
+    method: Cow<'a, Method>,
+    uri: Cow<'a, Uri>,
     headers: Cow<'a, HeaderMap>,
     body: Cow<'a, RequestBody>,
     /// What failures mean at least, after what was answered so far.
@@ -60,8 +60,8 @@ impl Ways {
         attempt: Option<&Attempt>,
     ) -> Result<(Parts, Payload), Error> {
         let mut hop = Hop {
-            method: plan.method.clone(),
-            uri: plan.uri.clone(),
+            method: Cow::Borrowed(&plan.method),
+            uri: Cow::Borrowed(&plan.uri),
             headers: Cow::Borrowed(&plan.headers),
             body: Cow::Borrowed(&plan.body),
             floor: None,
@@ -72,7 +72,7 @@ impl Ways {
             self.keep_cookies(response.headers(), &hop.uri);
             let turn = redirect::turn(response.status(), &hop.method);
             let (Some(turn), true) = (turn, self.redirects.is_some()) else {
-                return self.open(response, flight, deadline, hop, plan).await;
+                return self.open(response, flight, deadline, hop, plan);
             };
             hop.follow(&response, turn, plan.effect)?;
             // Nobody reads this body: hyper takes what has arrived, or closes.
@@ -116,7 +116,7 @@ impl Ways {
             .map_err(|error| error.at_least(hop.floor))
     }
 
-    async fn open(
+    fn open(
         &self,
         response: Response<Incoming>,
         flight: Flight,
@@ -124,15 +124,18 @@ impl Ways {
         hop: Hop<'_>,
         plan: &Plan,
     ) -> Result<(Parts, Payload), Error> {
+        let moved = match hop.uri {
+            Cow::Owned(uri) => Some((hop.method.into_owned(), uri)),
+            Cow::Borrowed(_) => None,
+        };
         let origin = Origin {
-            method: hop.method,
-            uri: hop.uri,
+            moved,
             limit: plan.limit,
             floor: hop.floor,
             effect: plan.effect,
             decompress: self.compression,
         };
-        Payload::open(response, flight, deadline, origin).await
+        Payload::open(response, flight, deadline, origin)
     }
 }
 
@@ -144,7 +147,7 @@ impl Hop<'_> {
         turn: Turn,
         effect: Effect,
     ) -> Result<(), Error> {
-        if turn == Turn::Get && self.method != Method::GET && self.method != Method::HEAD {
+        if turn == Turn::Get && *self.method != Method::GET && *self.method != Method::HEAD {
             // It was answered: whatever fails from here on, the request itself may have been executed.
             self.floor = verdict::once_answered(response.status(), effect).or(self.floor);
         }
@@ -169,8 +172,8 @@ impl Hop<'_> {
             }
             Turn::Keep => {}
             Turn::Get => {
-                if self.method != Method::HEAD {
-                    self.method = Method::GET;
+                if *self.method != Method::HEAD {
+                    self.method = Cow::Owned(Method::GET);
                 }
                 self.body = Cow::Owned(RequestBody::Empty);
                 redirect::strip_body(self.headers.to_mut());
@@ -179,7 +182,7 @@ impl Hop<'_> {
         if !redirect::same_origin(&self.uri, &target) {
             redirect::strip_credentials(self.headers.to_mut());
         }
-        self.uri = target;
+        self.uri = Cow::Owned(target);
         Ok(())
     }
 }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
 
 use bursar::{Attempt, Effect, Outcome};
 use bytes::{Bytes, BytesMut};
@@ -29,8 +29,8 @@ pub(crate) struct Payload {
     pub(crate) deadline: Deadline,
     limit: u64,
     seen: u64,
-    method: Method,
-    uri: Uri,
+    /// Where redirects led. Errors are otherwise told by whoever asked whom they asked.
+    moved: Option<(Method, Uri)>,
     /// What failures mean at least after the redirects, and what those of the body do.
     floor: Option<Outcome>,
     body_floor: Option<Outcome>,
@@ -44,8 +44,8 @@ enum Decoded {
 /// Where a payload comes from, for its errors and bounds.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
+    /// Where redirects led.
+    pub(crate) moved: Option<(Method, Uri)>,
     pub(crate) limit: u64,
     /// Failures mean at least this.
     pub(crate) floor: Option<Outcome>,
@@ -55,7 +55,7 @@ pub(crate) struct Origin {
 
 impl Payload {
     /// Splits a response; a body that is to be decompressed loses the headers that describe its coding.
-    pub(crate) async fn open(
+    pub(crate) fn open(
         response: Response<Incoming>,
         flight: Flight,
         deadline: Deadline,
@@ -67,12 +67,7 @@ impl Payload {
             && !response.body().is_end_stream()
             && response.headers().contains_key(header::CONTENT_ENCODING);
         let (parts, body) = if coded {
-            let mut decoder = Decompression::new(Given(Some(response)));
-            let decoded = decoder.call(Request::new(())).await.map_err(|error| {
-                let what = "the decoder failed";
-                Error::new(ErrorKind::InternalFailure, Outcome::Uncertain, what).because(error)
-            })?;
-            let (parts, body) = decoded.into_parts();
+            let (parts, body) = inflated(response)?;
             (parts, Decoded::Inflated(Box::new(body)))
         } else {
             let (parts, body) = response.into_parts();
@@ -84,8 +79,7 @@ impl Payload {
             deadline,
             limit: origin.limit,
             seen: 0,
-            method: origin.method,
-            uri: origin.uri,
+            moved: origin.moved,
             floor: origin.floor,
             body_floor: origin.floor.or(answered),
         };
@@ -200,9 +194,11 @@ impl Payload {
         outcome: Outcome,
         what: impl Into<Cow<'static, str>>,
     ) -> Error {
-        Error::new(kind, outcome, what)
-            .at_least(self.body_floor)
-            .to(&self.method, &self.uri)
+        let error = Error::new(kind, outcome, what).at_least(self.body_floor);
+        match &self.moved {
+            Some((method, uri)) => error.to(method, uri),
+            None => error,
+        }
     }
 
     fn late(&self) -> Error {
@@ -290,6 +286,25 @@ impl Decoded {
                 }
             }
         }
+    }
+}
+
+/// The response as tower-http's decoder hands it on: at once, since [`Given`] does.
+fn inflated(
+    response: Response<Incoming>,
+) -> Result<(http::response::Parts, DecompressionBody<Incoming>), Error> {
+    let mut decoder = Decompression::new(Given(Some(response)));
+    let mut decoded = pin!(decoder.call(Request::new(())));
+    let failed = |error: BoxError| {
+        let what = "the decoder failed";
+        Error::new(ErrorKind::InternalFailure, Outcome::Uncertain, what).because(error)
+    };
+    match decoded
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
+        Poll::Ready(decoded) => decoded.map(Response::into_parts).map_err(failed),
+        Poll::Pending => Err(failed("it waits for what is here".into())),
     }
 }
 

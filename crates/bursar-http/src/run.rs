@@ -156,7 +156,9 @@ impl<'a> Run<'a> {
         if self.ready.plan.body.is_spent() || error.is_hopeless() {
             attempt.forbid_retry();
         }
-        error.into_failure()
+        error
+            .to(&self.ready.plan.method, &self.ready.plan.uri)
+            .into_failure()
     }
 
     /// What the caller is told of a failed call.

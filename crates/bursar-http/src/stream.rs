@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bursar::{Outcome, Permit};
@@ -11,6 +12,7 @@ use futures_core::Stream;
 
 use crate::error::{Error, ErrorKind};
 use crate::payload::Payload;
+use crate::request::Ready;
 use crate::token::Token;
 
 /// A response's body, read as it arrives: [`chunk`](Self::chunk), or as a [`Stream`].
@@ -25,6 +27,8 @@ pub struct BodyStream {
 struct Live {
     /// Before the permits: the exchange ends before its units are back.
     payload: Payload,
+    /// What was asked for, with the caller's token.
+    ready: Arc<Ready>,
     token: Option<Token>,
     _permit: Permit,
     _host: Option<Permit>,
@@ -33,14 +37,15 @@ struct Live {
 impl BodyStream {
     pub(crate) fn new(
         payload: Payload,
-        token: Option<Token>,
+        ready: Arc<Ready>,
         permit: Permit,
         host: Option<Permit>,
     ) -> Self {
         Self {
             live: Some(Live {
                 payload,
-                token,
+                token: ready.bounds.token.clone(),
+                ready,
                 _permit: permit,
                 _host: host,
             }),
@@ -78,6 +83,8 @@ impl BodyStream {
             let next = std::task::ready!(live.payload.poll_chunk(cx));
             live.payload.in_time(next)
         };
+        let plan = &live.ready.plan;
+        let next = next.map(|next| next.map_err(|error| error.to(&plan.method, &plan.uri)));
         if !matches!(next, Some(Ok(_))) {
             self.live = None;
         }

@@ -125,14 +125,13 @@ async fn finish(core: &Core, ready: &Ready, rest: Rest) -> bool {
     };
     core.ways.keep_cookies(response.headers(), &ready.plan.uri);
     let origin = Origin {
-        method: ready.plan.method.clone(),
-        uri: ready.plan.uri.clone(),
+        moved: None,
         limit: ready.plan.limit,
         floor: None,
         effect: ready.plan.effect,
         decompress: core.ways.compression,
     };
-    let Ok((parts, mut payload)) = Payload::open(response, flight, deadline, origin).await else {
+    let Ok((parts, mut payload)) = Payload::open(response, flight, deadline, origin) else {
         return false;
     };
     payload.drain().await && !verdict::is_failure(parts.status)

@@ -103,8 +103,7 @@ impl<S: Surface, B> Request<S, B> {
     pub async fn stream(self) -> Result<Response<BodyStream>, Error> {
         self.exchange(|live| async move {
             let (parts, payload, permit) = live.run().open().await?;
-            let token = live.ready.bounds.token.clone();
-            let body = BodyStream::new(payload, token, permit, live.host);
+            let body = BodyStream::new(payload, live.ready, permit, live.host);
             Ok(Response::from_parts(parts, body))
         })
         .await

@@ -22,7 +22,8 @@ use std::time::Duration;
 use bursar::{Attempt, Outcome};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::{self, ResponseFuture, connect::capture_connection};
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
+use hyper_util::client::legacy::{self, ResponseFuture};
 use hyper_util::rt::TokioTimer;
 
 use crate::ambient::{Deadline, Elapsed};
@@ -47,11 +48,34 @@ type Pool = legacy::Client<Connector, SentBody>;
 /// The connections of one client.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
-    /// Those that may speak HTTP/2. `None` where HTTP/1 is all there is.
-    pool: Option<Pool>,
-    /// Those that speak HTTP/1 alone. `None` where HTTP/2 is all there is.
-    http1: Option<Http1>,
+    ways: Ways,
     proxy: Option<Arc<Proxy>>,
+}
+
+/// Who keeps the connections, by what they may speak.
+#[derive(Clone, Debug)]
+enum Ways {
+    Http1(Http1),
+    Http2(Pool),
+    /// Plain connections speak HTTP/1, and TLS negotiates.
+    Either(Http1, Pool),
+}
+
+/// How one request goes.
+enum Way<'a> {
+    Http1(&'a Http1),
+    Http2(&'a Pool),
+    Negotiated(&'a Pool),
+}
+
+impl Ways {
+    fn to(&self, uri: &Uri) -> Way<'_> {
+        match self {
+            Self::Http2(pool) => Way::Http2(pool),
+            Self::Either(_, pool) if is_https(uri) => Way::Negotiated(pool),
+            Self::Http1(http1) | Self::Either(http1, _) => Way::Http1(http1),
+        }
+    }
 }
 
 /// One request as it goes to one peer.
@@ -75,19 +99,21 @@ impl Transport {
         let connector = |protocols: Protocols| {
             Connector::new(protocols.offered_by(&tls), proxy.clone(), http2_only)
         };
-        let pool = (protocols != Protocols::Http1).then(|| {
+        let pool = || {
             legacy::Client::builder(Tracking)
                 .pool_idle_timeout(IDLE)
                 .pool_timer(TokioTimer::new())
                 .timer(TokioTimer::new())
                 .http2_only(http2_only)
                 .build(connector(protocols))
-        });
-        Ok(Self {
-            pool,
-            http1: (!http2_only).then(|| Http1::new(connector(Protocols::Http1))),
-            proxy,
-        })
+        };
+        let http1 = || Http1::new(connector(Protocols::Http1));
+        let ways = match protocols {
+            Protocols::Http1 => Ways::Http1(http1()),
+            Protocols::Http2 => Ways::Http2(pool()),
+            Protocols::Either => Ways::Either(http1(), pool()),
+        };
+        Ok(Self { ways, proxy })
     }
 
     /// Sends one request and waits for the head of its answer.
@@ -105,13 +131,10 @@ impl Transport {
         loop {
             places -= 1;
             let source = opened(&outgoing, deadline, attempt).await?;
-            let mut sending = match (&self.pool, &self.http1) {
-                (Some(pool), None) => self.pooled(pool, true, &outgoing, source),
-                (Some(pool), _) if is_https(outgoing.uri) => {
-                    self.pooled(pool, false, &outgoing, source)
-                }
-                (_, Some(http1)) => self.direct(http1, &outgoing, source),
-                (None, None) => return Err(Error::invalid("the client speaks no protocol")),
+            let mut sending = match self.ways.to(outgoing.uri) {
+                Way::Http1(http1) => self.direct(http1, &outgoing, source),
+                Way::Http2(pool) => self.pooled(pool, Chosen::Http2, &outgoing, source),
+                Way::Negotiated(pool) => self.pooled(pool, Chosen::Either, &outgoing, source),
             };
             match sending.answered(deadline, attempt).await {
                 Err(Missed::Place(_)) if places > 0 => {}
@@ -128,7 +151,7 @@ impl Transport {
         deadline: &mut Deadline,
         attempt: Option<&Attempt>,
     ) -> Result<Sending, Error> {
-        let Some(http1) = &self.http1 else {
+        let (Ways::Http1(http1) | Ways::Either(http1, _)) = &self.ways else {
             let what = "`submit` needs HTTP/1, and the client speaks HTTP/2 alone";
             return Err(Error::invalid(what).to(outgoing.method, outgoing.uri));
         };
@@ -161,18 +184,14 @@ impl Transport {
     fn pooled(
         &self,
         pool: &Pool,
-        http2_only: bool,
+        chosen: impl FnOnce(CaptureConnection) -> Chosen,
         outgoing: &Outgoing<'_>,
         source: Source,
     ) -> Sending {
         let mut request = self.request(outgoing, &source);
         *request.uri_mut() = outgoing.uri.clone();
         let capture = capture_connection(&mut request);
-        let exchange = Exchange::new(if http2_only {
-            Chosen::Http2(capture)
-        } else {
-            Chosen::Either(capture)
-        });
+        let exchange = Exchange::new(chosen(capture));
         let body = SentBody::new(source, Arc::clone(&exchange));
         let answer = pool.request(request.map(|()| body));
         Sending::new(exchange, Answer::Pooled(answer))

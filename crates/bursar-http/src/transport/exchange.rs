@@ -8,6 +8,7 @@
 //!
 //! Lock order: an exchange's state, then its wire's. Wakers are woken after both.
 
+use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -241,11 +242,31 @@ impl Exchange {
 pub(crate) struct SentBody {
     source: Source,
     exchange: Arc<Exchange>,
+    /// What was told to the exchange already, and is not told again.
+    touched: Cell<bool>,
+    whole: Cell<bool>,
 }
 
 impl SentBody {
     pub(crate) fn new(source: Source, exchange: Arc<Exchange>) -> Self {
-        Self { source, exchange }
+        Self {
+            source,
+            exchange,
+            touched: Cell::new(false),
+            whole: Cell::new(false),
+        }
+    }
+
+    fn touch(&self) {
+        if !self.touched.replace(true) {
+            self.exchange.touch();
+        }
+    }
+
+    fn end(&self) {
+        if !self.whole.replace(true) {
+            self.exchange.whole();
+        }
     }
 }
 
@@ -257,7 +278,7 @@ impl Body for SentBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.exchange.touch();
+        self.touch();
         if self.exchange.poll_left(cx).is_ready() {
             // The reason that the stream is reset with.
             let reason = h2::Error::from(h2::Reason::CANCEL);
@@ -265,22 +286,22 @@ impl Body for SentBody {
         }
         let frame = self.source.poll_frame(cx);
         if matches!(frame, Poll::Ready(None)) {
-            self.exchange.whole();
+            self.end();
         }
         frame.map_ok(Frame::data)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.exchange.touch();
+        self.touch();
         let ended = self.source.is_ended();
         if ended {
-            self.exchange.whole();
+            self.end();
         }
         ended
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.exchange.touch();
+        self.touch();
         match self.source.length() {
             Some(length) => SizeHint::with_exact(length),
             None => SizeHint::default(),

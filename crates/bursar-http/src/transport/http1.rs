@@ -92,28 +92,22 @@ impl Http1 {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub(super) fn exchange(&self, target: &Uri, request: Request<SentBody>) -> Exchanging {
-        let idle = self.shared.take(target);
-        // What a connection is made for is copied only if one is to be made.
-        let target = idle.is_none().then(|| target.clone());
-        Box::pin(exchange(Arc::clone(&self.shared), idle, target, request))
+        // Where a connection leads is copied only if one is to be made.
+        let found = self.shared.take(target).ok_or_else(|| target.clone());
+        Box::pin(exchange(Arc::clone(&self.shared), found, request))
     }
 }
 
+/// `found` is an idle connection, or where one is to lead.
 async fn exchange(
     shared: Arc<Shared>,
-    mut idle: Option<Connection>,
-    target: Option<Uri>,
+    mut found: Result<Connection, Uri>,
     mut request: Request<SentBody>,
 ) -> Result<(Response<Incoming>, Lease), BoxError> {
-    let mut target = target;
     loop {
-        let was_idle = idle.is_some();
-        let mut connection = match idle.take() {
-            Some(connection) => connection,
-            None => {
-                let target = target.take().ok_or("nothing says where to connect")?;
-                shared.connect(target).await?
-            }
+        let (mut connection, was_idle) = match found {
+            Ok(connection) => (connection, true),
+            Err(target) => (shared.connect(target).await?, false),
         };
         // Its task may still be busy with the end of the last answer.
         let open = connection.sender.ready().await.is_ok();
@@ -128,9 +122,8 @@ async fn exchange(
                 _ => return Err(error.into_error().into()),
             }
         }
-        let next = connection.target()?;
-        idle = shared.take(&next);
-        target = Some(next);
+        let target = connection.target()?;
+        found = shared.take(&target).ok_or(target);
     }
 }
 
@@ -193,7 +186,11 @@ impl Shared {
                 place.insert(authority, vec![Idle { connection, since }]);
             }
         }
-        if kept.reaper.as_ref().is_some_and(|reaper| !reaper.is_closed()) {
+        if kept
+            .reaper
+            .as_ref()
+            .is_some_and(|reaper| !reaper.is_closed())
+        {
             return;
         }
         let (reaper, gone) = oneshot::channel();
@@ -214,7 +211,8 @@ impl Shared {
                 let late = idle.partition_point(|idle| now.duration_since(idle.since) >= IDLE);
                 expired.extend(idle.drain(..late));
                 if let Some(first) = idle.first() {
-                    oldest = Some(oldest.map_or(first.since, |oldest: Instant| oldest.min(first.since)));
+                    oldest =
+                        Some(oldest.map_or(first.since, |oldest: Instant| oldest.min(first.since)));
                 }
                 !idle.is_empty()
             });
@@ -263,6 +261,8 @@ impl fmt::Debug for Http1 {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lease").field(&self.connection.authority).finish()
+        f.debug_tuple("Lease")
+            .field(&self.connection.authority)
+            .finish()
     }
 }

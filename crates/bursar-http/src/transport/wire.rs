@@ -405,16 +405,15 @@ impl Read for Watched {
     ) -> Poll<io::Result<()>> {
         let Self { io, wire, .. } = &mut *self;
         make_current(wire);
-        wire.lock().check()?;
+        let _old;
+        // Over the read as well, so that nobody seals the wire between it and the waker.
+        let mut state = wire.lock();
+        state.check()?;
         let read = match io {
             Io::Plain(io) => Pin::new(io).poll_read(cx, buf),
             Io::Tls(io) => Pin::new(&mut **io).poll_read(cx, buf),
         };
         if read.is_pending() {
-            let _old;
-            let mut state = wire.lock();
-            // Sealed in between, nobody would wake this task.
-            state.check()?;
             _old = remember(&mut state.reader, cx);
         }
         read
