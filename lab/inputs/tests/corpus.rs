@@ -2,21 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::path::Path;
-
-fn replay(target: &str, input: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
-        .join(target);
-    let mut replayed = 0;
-    for entry in fs::read_dir(&corpus).expect("a corpus for each target") {
-        let path = entry.expect("it can be read").path();
-        input(&fs::read(&path).expect("it can be read"));
-        replayed += 1;
-    }
-    assert!(replayed >= 10, "{replayed} inputs in {}", corpus.display());
-}
+use model::inputs::replay;
 
 #[test]
 fn a_header_says_how_much_time_there_is() {

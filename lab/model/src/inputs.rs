@@ -1,6 +1,8 @@
 //! What is done with the bytes that a fuzzer makes up: one function for each of its targets (lab/fuzz). They panic at what
 //! must not be; the corpus that is kept is replayed in every test run.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bursar::{
@@ -10,6 +12,23 @@ use bursar::{
 
 use crate::generate::{Choices, scenario as make};
 use crate::run::run;
+
+/// Gives `input` every file that `lab/fuzz/corpus` keeps for this target.
+///
+/// # Panics
+/// Where `input` does, or if there are fewer than ten.
+pub fn replay(target: &str, input: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
+    let mut replayed = 0;
+    for entry in fs::read_dir(&corpus).expect("a corpus for each target") {
+        let path = entry.expect("it can be read").path();
+        input(&fs::read(&path).expect("it can be read"));
+        replayed += 1;
+    }
+    assert!(replayed >= 10, "{replayed} inputs in {}", corpus.display());
+}
 
 /// A scenario of these choices, stepped through the model and the runtime.
 ///

@@ -2,23 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::path::Path;
-
-use model::inputs;
-
-fn replay(target: &str, input: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
-        .join(target);
-    let mut replayed = 0;
-    for entry in fs::read_dir(&corpus).expect("a corpus for each target") {
-        let path = entry.expect("it can be read").path();
-        input(&fs::read(&path).expect("it can be read"));
-        replayed += 1;
-    }
-    assert!(replayed >= 10, "{replayed} inputs in {}", corpus.display());
-}
+use model::inputs::{self, replay};
 
 #[test]
 fn scenarios_keep_to_the_contract() {
