@@ -9,7 +9,8 @@
 //! `mutants [--jobs N] [--only TEXT] [--number N,..]`: those whose names hold TEXT, or those with these numbers, and then
 //! without what was kept.
 //!
-//! A survivor that no test could notice stands in `equivalent.tsv` with the reason; any other makes the run fail.
+//! A survivor that no test could notice stands in `equivalent.tsv` with the reason; any other makes the run fail, and so does
+//! a line of that file that names no mutant.
 
 #![forbid(unsafe_code)]
 
@@ -92,6 +93,7 @@ fn run() -> Result<bool, String> {
     let files = copy(&repository, &work, &mutants)?;
     let fingerprint = |of: &[&str]| journal::fingerprint(&repository, of, files.lines(), &mutants);
     let names = names(&mutants);
+    let equivalent = equivalent(&repository, &names)?;
     eprintln!("{} mutants in {}", mutants.len(), tree.display());
     let sources = fingerprint(journal::SOURCES)?;
     let built = build::build(&repository, &work, &mutants, &sources)?;
@@ -119,7 +121,6 @@ fn run() -> Result<bool, String> {
         .as_ref()
         .map(|of| of.known.clone())
         .unwrap_or_default();
-    let equivalent = equivalent(&repository)?;
     let mut left: Vec<u32> = viable
         .iter()
         .filter(|number| !known.contains_key(number))
@@ -228,10 +229,13 @@ fn names(mutants: &[Mutant]) -> Vec<String> {
 }
 
 /// Survivors by name, with the reason why no test could notice them.
-fn equivalent(repository: &Path) -> Result<BTreeMap<String, String>, String> {
-    let file = repository.join("lab/mutants/equivalent.tsv");
+///
+/// # Errors
+/// The file cannot be read, a name has no reason, or no mutant has the name: then the code it argued about has changed.
+fn equivalent(repository: &Path, names: &[String]) -> Result<BTreeMap<String, String>, String> {
+    let file = "lab/mutants/equivalent.tsv";
     let text =
-        std::fs::read_to_string(&file).map_err(|why| format!("{}: {why}", file.display()))?;
+        std::fs::read_to_string(repository.join(file)).map_err(|why| format!("{file}: {why}"))?;
     let lines = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -239,9 +243,14 @@ fn equivalent(repository: &Path) -> Result<BTreeMap<String, String>, String> {
         let (name, reason) = line.split_once('\t')?;
         Some((name.to_owned(), reason.to_owned()))
     };
-    lines
+    let argued: BTreeMap<_, _> = lines
         .map(|line| split(line).ok_or_else(|| format!("no reason stands beside: {line}")))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    let stale: Vec<&String> = argued.keys().filter(|name| !names.contains(name)).collect();
+    match stale.is_empty() {
+        true => Ok(argued),
+        false => Err(format!("{file}: these name no mutant: {stale:#?}")),
+    }
 }
 
 /// Brings the tracked files to where they may be changed, beside a target directory that is kept. What has not changed since
