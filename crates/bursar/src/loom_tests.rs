@@ -1,9 +1,9 @@
 //! Model-checked scenarios of the three lock protocols: the budget's word and queue, the key table, the drain.
 //!
 //! `RUSTFLAGS="--cfg bursar_loom" cargo test -p bursar --release --no-default-features --lib loom`, with
-//! `LOOM_MAX_PREEMPTIONS` as `.ci/run` states it. The scenarios drive [`Holding`], so the code they check is the one
-//! that calls run. What a section guards is a counter of relaxed loads and stores: it comes out right only if the
-//! engine's own orderings carry each holder's writes to the next.
+//! `LOOM_MAX_PREEMPTIONS` as `.ci/run` states it. The scenarios drive [`Short`] and [`Holding`] as a call's polls do, so
+//! the code they check is the one that calls run. What a section guards is a counter of relaxed loads and stores: it
+//! comes out right only if the engine's own orderings carry each holder's writes to the next.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -14,7 +14,7 @@ use loom::future::block_on;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-use crate::call::{Denied, Holding};
+use crate::call::{Denied, Holding, Now, Short};
 use crate::clock::{ClockHandle, ManualClock};
 use crate::drain;
 use crate::engine::{Engine, Plan};
@@ -41,7 +41,10 @@ impl World {
     }
 
     fn plan(&self, claims: &[(&str, u32)]) -> Arc<Plan> {
-        let mut policy = Policy::pure();
+        self.planned(Policy::pure(), claims)
+    }
+
+    fn planned<E>(&self, mut policy: Policy<E>, claims: &[(&str, u32)]) -> Arc<Plan> {
         for (budget, units) in claims {
             policy = policy.claim(*budget, *units);
         }
@@ -82,10 +85,28 @@ fn acquire<'h>(
     poll_fn(move |cx| holding.poll(cx, key))
 }
 
+/// The beginning of a call's first poll, as `execute` makes it: the short way.
+fn begin<'p>(plan: &'p Plan, key: &Key) -> (Short<'p>, Now, usize) {
+    let here = plan.counters.here();
+    let mut short = Short::new(plan, here.expect("under a checker every thread counts"));
+    let (now, taken) = short.take(key);
+    (short, now, taken)
+}
+
 /// A whole call around one section; true if it came to run.
 fn call(world: &World, plan: &Plan, key: &str) -> bool {
-    let mut holding = Holding::new(plan);
     let key = Key::from(key);
+    let (short, now, taken) = begin(plan, &key);
+    if now == Now::Held {
+        world.section();
+        short.end();
+        return true;
+    }
+    let mut holding = Holding::new(plan);
+    short.move_to(&mut holding, taken);
+    if now == Now::Full && holding.refuse_now().is_some() {
+        return false;
+    }
     let ran = block_on(acquire(&mut holding, &key)).is_ok();
     if ran {
         world.section();
@@ -95,8 +116,14 @@ fn call(world: &World, plan: &Plan, key: &str) -> bool {
 
 /// A call that leaves after its first poll, whatever that found.
 fn leave(plan: &Plan, key: &str) {
-    let mut holding = Holding::new(plan);
     let key = Key::from(key);
+    let (short, now, taken) = begin(plan, &key);
+    let mut holding = Holding::new(plan);
+    if now == Now::Held {
+        short.executing(&mut holding, None);
+        return;
+    }
+    short.move_to(&mut holding, taken);
     let mut waiting = pin!(acquire(&mut holding, &key));
     let _either = waiting
         .as_mut()
@@ -184,6 +211,25 @@ fn loom_b8_the_head_leaves_and_the_next_is_examined() {
         join(threads);
         drop(holder);
         world.settled(1);
+    });
+}
+
+#[test]
+fn loom_b4_whoever_does_not_wait_gives_all_back_while_a_drain_begins() {
+    loom::model(|| {
+        let world = World::new(1);
+        let claims = [("a", 1)];
+        let waiting = world.plan(&claims);
+        let rejecting = world.planned(Policy::pure().reject(), &claims);
+        let calls = [(waiting, ""), (rejecting, "k")].map(|(plan, key)| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || u64::from(call(&world, &plan, key)))
+        });
+        block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
+        let seen = world.guarded.load(Ordering::Relaxed);
+        let ran = calls.map(|thread| thread.join().expect("no panic"));
+        assert_eq!(seen, ran.iter().sum::<u64>());
+        world.settled(seen);
     });
 }
 
