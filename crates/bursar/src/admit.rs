@@ -40,9 +40,6 @@ pub(crate) fn poll_admission<B: Bounds, E>(
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), CallError<E>>> {
     let plan = holding.plan_ref();
-    if let Some(refusal) = holding.refuse_at_gate() {
-        return Poll::Ready(Err(CallError::Stopping(refusal)));
-    }
     if plan.key_required && key.is_empty() {
         return Poll::Ready(Err(never_ran(holding, CallError::KeyRequired)));
     }

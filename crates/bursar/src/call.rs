@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use crate::chain::Frame;
 use crate::chain::links::Node;
-use crate::chain::{self, Frame};
 use crate::engine::Plan;
 use crate::fifo::{Slot, State};
 use crate::key::Key;
@@ -118,17 +118,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     #[inline]
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
-    }
-
-    /// Turns the call away if it is still before the lifecycle gate and that is closed.
-    pub(crate) fn refuse_at_gate(&mut self) -> Option<Refusal> {
-        let engine = &self.plan.engine;
-        let before =
-            self.stage == Stage::Acquiring && self.bare() && self.counted == Counted::Nothing;
-        if !before || !engine.lifecycle.stopping() || chain::inside(engine.id()) {
-            return None;
-        }
-        Some(self.turn_away())
     }
 
     /// What the handler's thread says of this call.
@@ -300,11 +289,10 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         true
     }
 
-    /// Leaves whatever queue the call is in, counts it finished and gives everything back. Does nothing for a call
-    /// that is over, or that has not begun.
+    /// Leaves whatever queue the call is in, counts it finished if it was admitted, and gives everything back. Not for a
+    /// call that is over.
     pub(crate) fn end(&mut self) {
         match self.stage {
-            Stage::Over => return,
             Stage::Executing => self.plan.counters.finished(),
             _ => self.end_waiting(),
         }
