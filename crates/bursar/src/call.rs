@@ -474,3 +474,6 @@ impl<P: Deref<Target = Plan>> Drop for Holding<P> {
         }
     }
 }
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests;

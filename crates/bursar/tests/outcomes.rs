@@ -329,6 +329,24 @@ fn c4_an_effect_stated_by_the_call_decides_for_that_call() {
 }
 
 #[test]
+fn a3_a_contract_tells_the_effect_that_its_policy_declares() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    for (contract, effect) in [
+        (runtime.contract("pure", Policy::pure()), Some(Effect::Pure)),
+        (
+            runtime.contract("non-idempotent", Policy::non_idempotent()),
+            Some(Effect::NonIdempotent),
+        ),
+        (
+            runtime.contract("per call", Policy::effect_per_call()),
+            None,
+        ),
+    ] {
+        assert_eq!(contract.unwrap().effect(), effect);
+    }
+}
+
+#[test]
 fn c4_every_form_of_a_call_obeys_its_effect() {
     async fn uncertain(_: &u32) -> Answer {
         fails(Uncertain)

@@ -155,6 +155,20 @@ fn a_turn_that_was_linked_to_before_it_was_tied_is_cut_all_the_same() {
 }
 
 #[test]
+fn b11_what_ties_a_turn_to_its_requester_cuts_the_turn_alone() {
+    let mut standing = Standing::new(None, 7, Some(HoldId::unique()), None);
+    let ((turns, own, tie), record) = inside_of(8, || {
+        let turns = standing.here(Chain::current);
+        (turns, Chain::current(), standing.tie())
+    });
+    drop(tie);
+    turns.scope(|| assert!(!inside(8)));
+    own.scope(|| assert!(inside(8), "the requester is still there"));
+    record.expect("both linked to it").end();
+    own.scope(|| assert!(!inside(8)));
+}
+
+#[test]
 fn a_long_chain_is_dropped_without_recursion() {
     let mut chain = Chain::default();
     for _ in 0..100_000 {
