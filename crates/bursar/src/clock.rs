@@ -308,3 +308,16 @@ impl Drop for ManualTimer {
         }
     }
 }
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c5_a_span_that_no_clock_can_tell_is_no_bound() {
+        let clock = ManualClock::new();
+        let handle = ClockHandle::Custom(Arc::new(clock.clone()));
+        assert_eq!(handle.after(FAR), clock.now().checked_add(FAR));
+        assert_eq!(handle.after(FAR + Duration::from_nanos(1)), None);
+    }
+}

@@ -331,3 +331,25 @@ impl Held {
         }
     }
 }
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b11_keys_that_are_held_are_told_apart_whatever_shards_they_lie_in() {
+        let table = KeyTable::new();
+        let held = (0..1000).map(|number: u32| {
+            let mut hold = KeyHold::default();
+            let key = Key::from(number.to_string());
+            let asked = table.ask(KeySpace(0), &key, 0, &mut hold, false, |_| None);
+            assert_eq!(asked, Asked::Held);
+            hold.id()
+        });
+        let mut ids: Vec<u64> = held.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 1000);
+        assert!(!ids.contains(&0));
+    }
+}

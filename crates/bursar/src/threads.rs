@@ -86,6 +86,22 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "threads are the subject")]
+    fn a_number_passes_on_when_its_thread_ends() {
+        let numbered = || std::thread::spawn(|| number() < numbers());
+        // Other tests' threads may hold all of them for a while, but not while this many come and go.
+        let times = 10_000;
+        let mut passed = 0;
+        for _ in 0..times {
+            passed += usize::from(numbered().join().expect("no thread fails"));
+            if passed > numbers() {
+                return;
+            }
+        }
+        panic!("{passed} of {times} threads, one after another, had a number");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "threads are the subject")]
     fn living_threads_never_share_a_number() {
         let many = numbers() + 4;
         for _ in 0..3 {

@@ -57,6 +57,27 @@ fn leaves_what_it_was_granted(key: Option<&'static str>) {
 }
 
 #[test]
+fn b11_work_left_behind_by_a_call_that_has_ended_waits_for_what_that_held() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let whole = claiming(&runtime, "whole", "a");
+    let child = RefCell::new(None);
+    // It is done in its first poll.
+    let mut call = task::spawn(whole.run(|| async {
+        let whole = whole.clone();
+        let work = async move { whole.run(one).await };
+        child.replace(Some(task::spawn(Box::pin(in_chain(work)))));
+        one().await
+    }));
+    assert_ready_ok!(call.poll());
+    let mut child = child.take().expect("made by the handler");
+    let held = assert_ready_ok!(task::spawn(whole.admit()).poll());
+    assert_pending!(child.poll(), "its own chain holds nothing any more");
+    drop(held);
+    assert_ready_ok!(child.poll());
+    assert_idle(&runtime);
+}
+
+#[test]
 fn d1_work_left_behind_that_drops_units_it_was_granted_ends_the_drain() {
     leaves_what_it_was_granted(None);
 }

@@ -69,6 +69,43 @@ fn d1_a_drain_stops_a_registered_host_and_waits_until_it_is_idle() {
     assert_eq!(report.operations, [Drained::new("host", 3, 2, 0)]);
 }
 
+/// A host that is idle, and gives work to another one when a drain has looked at that already.
+struct Giver {
+    to: Arc<Host>,
+    membership: Membership,
+}
+
+impl DrainMember for Giver {
+    fn stop(&self) {}
+
+    fn is_idle(&self) -> bool {
+        if self.to.idle.swap(false, Ordering::Relaxed) {
+            self.membership.note_late();
+        }
+        true
+    }
+
+    fn report(&self) -> Vec<Drained> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn d1_work_that_a_host_takes_in_behind_a_drains_look_is_seen() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let (to, membership) = host(&runtime);
+    to.idle.store(true, Ordering::Relaxed);
+    let giver = Arc::new(Giver {
+        to: Arc::clone(&to),
+        membership,
+    });
+    let member: Weak<dyn DrainMember> = Arc::downgrade(&(Arc::clone(&giver) as _));
+    let _membership = runtime.register(member);
+    let mut shutdown = task::spawn(runtime.shutdown());
+    assert_pending!(shutdown.poll());
+    assert!(!to.is_idle());
+}
+
 #[test]
 fn d1_a_host_that_comes_during_a_drain_is_stopped_at_once_and_one_that_parts_is_not_waited_for() {
     let (runtime, _) = runtime(&[("a", 1)]);
@@ -119,6 +156,43 @@ fn d4_a_shutdown_from_a_turn_of_a_registered_host_closes_nothing() {
         assert_ready_err!(shutdown.poll());
     });
     assert_eq!(host.stops.load(Ordering::Relaxed), 0);
+}
+
+/// A host of which a snapshot is told this, or nothing.
+struct Quiet(Option<HostSnapshot>);
+
+impl DrainMember for Quiet {
+    fn stop(&self) {}
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    fn snapshot(&self) -> Option<HostSnapshot> {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn e2_hosts_that_have_nothing_to_tell_take_no_room() {
+    let (runtime, _) = runtime(&[("a", 1)]);
+    let text = runtime.snapshot().to_string();
+    let (first, membership) = host(&runtime);
+    first.idle.store(true, Ordering::Relaxed);
+    let giver = Arc::new(Giver {
+        to: first,
+        membership,
+    });
+    let silent: Weak<dyn DrainMember> = Arc::downgrade(&(Arc::clone(&giver) as _));
+    let _silent = runtime.register(silent);
+    assert_eq!(runtime.snapshot().hosts.len(), 1, "the other one");
+    drop(giver);
+    assert!(runtime.snapshot().hosts.is_empty());
+    let empty = Arc::new(Quiet(Some(HostSnapshot::default())));
+    let member: Weak<dyn DrainMember> = Arc::downgrade(&(Arc::clone(&empty) as _));
+    let _empty = runtime.register(member);
+    assert_eq!(runtime.snapshot().hosts.len(), 1);
+    assert_eq!(runtime.snapshot().to_string(), text);
 }
 
 #[test]

@@ -362,10 +362,13 @@ fn e2_a_handler_that_blocks_is_counted_by_its_answer_and_seen_running_on() {
     );
     assert_idle(&runtime);
 
-    let mut panics = Stepped::new(load.run_blocking(|_| -> Result<(), Failure<Error>> {
+    let (go, gone) = std::sync::mpsc::channel();
+    let mut panics = Stepped::new(load.run_blocking(move |_| -> Result<(), Failure<Error>> {
+        receive(&gone);
         panic!("this handler panics");
     }));
     assert_pending!(panics.poll());
+    go.send(()).expect("the handler waits");
     panics.wait();
     assert!(catch_unwind(AssertUnwindSafe(|| panics.poll())).is_err());
     let of = counts(&runtime, "load");

@@ -111,6 +111,8 @@ fn e2_a_call_that_waits_holds_what_comes_before() {
     let granted = runtime.snapshot();
     assert_eq!(holders(&granted.budgets[2]), [("all", 1, 1)]);
     assert_eq!(granted.budgets[2].unnoticed, 1);
+    let text = granted.to_string();
+    assert!(text.contains("that nobody has polled since"), "\n{text}");
     assert_eq!(holders(&granted.budgets[0]), [("all", 2, 1)]);
     assert_eq!(
         (
@@ -124,6 +126,8 @@ fn e2_a_call_that_waits_holds_what_comes_before() {
     let noticed = runtime.snapshot();
     assert_eq!(holders(&noticed.budgets[2]), [("all", 1, 1)]);
     assert_eq!(noticed.budgets[2].unnoticed, 0);
+    let text = noticed.to_string();
+    assert!(!text.contains("that nobody has polled since"), "\n{text}");
     assert_eq!(noticed.operations[0].executing, 1);
     drop(permit);
 }

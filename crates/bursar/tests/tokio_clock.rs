@@ -48,6 +48,30 @@ async fn c5_timeouts_follow_tokios_clock() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn c5_a_timeout_is_not_cut_short_by_what_bounded_the_wait_before_it() {
+    let runtime = one_unit();
+    let policy = Policy::pure()
+        .claim("a", 1)
+        .max_wait(ms(10))
+        .timeout(ms(50));
+    let contract = runtime.contract("work", policy).unwrap();
+    let held = contract.admit().await.unwrap();
+    let mut call = task::spawn(contract.run(pending::<Answer>));
+    assert_pending!(call.poll());
+    advance(ms(1)).await;
+    drop(held);
+    assert_pending!(call.poll(), "it executes");
+    advance(ms(49)).await;
+    assert_pending!(call.poll());
+    advance(ms(1)).await;
+    assert!(matches!(
+        assert_ready_err!(call.poll()),
+        CallError::TimedOut(_)
+    ));
+    assert_idle(&runtime);
+}
+
+#[tokio::test(start_paused = true)]
 async fn b9_a_callers_bounds_follow_tokios_clock() {
     let runtime = one_unit();
     let contract = runtime

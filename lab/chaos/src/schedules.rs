@@ -46,6 +46,7 @@ const SCENARIOS: &[Scenario] = &[
         3,
         chains::pausing_past_its_parent,
     ),
+    ("late_past_its_parent", 2, chains::late_past_its_parent),
     (
         "queueing_past_its_parent",
         2,

@@ -155,6 +155,54 @@ fn a_turn_that_was_linked_to_before_it_was_tied_is_cut_all_the_same() {
 }
 
 #[test]
+fn b11_a_turn_that_was_linked_to_from_inside_stands_on_its_requester_still() {
+    let gate = HoldId::unique();
+    let mut standing = Standing::new(None, 7, Some(gate), None);
+    let (_tie, _record) = inside_of(8, || standing.tie());
+    let child = standing.alone(Chain::current);
+    child.scope(|| assert!(inside(8) && holds(gate)));
+    standing.alone(|| assert!(inside(8) && holds(gate)));
+}
+
+#[test]
+fn b11_a_turn_to_which_nobody_linked_leaves_its_requester_s_record_alone() {
+    let mut standing = Standing::new(None, 7, Some(HoldId::unique()), None);
+    let (own, record) = inside_of(8, || {
+        let own = Chain::current();
+        standing.here(|| assert!(inside(8)));
+        own
+    });
+    own.scope(|| assert!(inside(8)));
+    record.expect("somebody linked to it").end();
+    own.scope(|| assert!(!inside(8)));
+}
+
+#[test]
+fn f13_a_turn_that_runs_alone_leaves_the_threads_own_chain_as_it_was() {
+    let gate = HoldId::unique();
+    let mut standing = Standing::new(None, 7, Some(gate), None);
+    let ((), record) = inside_of(8, || {
+        standing.alone(|| assert!(holds(gate) && !inside(8)));
+        assert!(inside(8) && !holds(gate));
+    });
+    assert!(record.is_none() && !inside(8));
+}
+
+#[test]
+fn f7_a_gate_that_is_let_go_from_under_a_call_is_held_no_more() {
+    let (gate, claim) = (HoldId::unique(), HoldId::unique());
+    let mut standing = Standing::new(None, 7, Some(gate), Some(claim));
+    standing.alone(|| {
+        let ((), _record) = inside_of(16, || {
+            assert!(holds(gate) && holds(claim));
+            regate(7, None, Some(claim));
+            assert!(inside(16) && !holds(gate) && holds(claim));
+        });
+        assert!(!holds(gate) && holds(claim));
+    });
+}
+
+#[test]
 fn b11_what_ties_a_turn_to_its_requester_cuts_the_turn_alone() {
     let mut standing = Standing::new(None, 7, Some(HoldId::unique()), None);
     let ((turns, own, tie), record) = inside_of(8, || {

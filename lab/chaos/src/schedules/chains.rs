@@ -90,8 +90,15 @@ pub fn pausing_past_its_parent() {
     outlive(&world, inner, 2, None, true);
 }
 
+/// The same during a drain, and its time is over before it begins: it runs nothing, and leaves nothing in the drain's way.
+pub fn late_past_its_parent() {
+    let world = World::new();
+    let inner = world.operation("inner", &[(2, 1)], false);
+    outlive(&world, inner, 0, None, true);
+}
+
 /// A part that is left behind makes its attempts, of which the last succeeds, while a permit is let go and the runtime
-/// drains. `closing`: the drain has begun before the part does.
+/// drains; with none to make it comes too late. `closing`: the drain has begun before the part does.
 fn outlive(
     world: &Arc<World>,
     inner: Operation,
@@ -133,6 +140,9 @@ fn outlive(
 
 async fn part(world: Arc<World>, inner: Arc<Operation>, attempts: u32) {
     let mut call = inner.contract.with();
+    if attempts == 0 {
+        call = call.within(Duration::ZERO);
+    }
     let (ledger, claims) = (&world.ledger, inner.claims);
     let run = call.run(|attempt| async {
         let _inside = ledger.enter(claims, None);
@@ -152,6 +162,7 @@ async fn part(world: Arc<World>, inner: Arc<Operation>, attempts: u32) {
     });
     match turning(&world.clock, run).await {
         Ok(()) => {}
+        Err(CallError::AdmissionTimedOut(_)) => assert_eq!(attempts, 0),
         Err(CallError::Failed(ran)) => assert_eq!(ran.ended_by(), Some(EndedBy::Stopping)),
         Err(error) => assert!(error.is_stopping(), "{error}"),
     }

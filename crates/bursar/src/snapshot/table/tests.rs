@@ -25,6 +25,35 @@ fn a_long_key_is_told_by_its_beginning() {
     assert_eq!(short(&format!("{long}k")), format!("\"{long}\u{2026}\""));
 }
 
+fn held(holders: usize, unattributed: u32) -> String {
+    let holder = |number: usize| HolderSnapshot {
+        operation: format!("o{number}").into(),
+        units: 1,
+        calls: 1,
+        oldest: None,
+    };
+    held_by(&BudgetSnapshot {
+        name: "a".into(),
+        capacity: 16,
+        in_use: 16,
+        owed: 0,
+        unnoticed: 0,
+        waiting: 0,
+        holders: (0..holders).map(holder).collect(),
+        unattributed,
+        queue: Vec::new(),
+        longest_wait: None,
+    })
+}
+
+#[test]
+fn e2_the_smaller_holders_are_counted_and_so_is_what_moves() {
+    assert_eq!(held(2, 0), "o0 1, o1 1");
+    assert_eq!(held(FEW, 3), "o0 1, o1 1, o2 1, o3 1, 3 moving");
+    assert_eq!(held(FEW + 1, 0), "o0 1, o1 1, o2 1, o3 1, 1 more");
+    assert_eq!(held(FEW + 3, 1), "o0 1, o1 1, o2 1, o3 1, 3 more, 1 moving");
+}
+
 /// What is left out is said to be.
 #[test]
 fn rows_that_are_not_shown_are_counted() {
