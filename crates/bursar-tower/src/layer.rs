@@ -56,6 +56,9 @@ pub struct GrpcServer {
 /// | [`http_client`](Self::http_client) | hyper-util and the like | what [`HttpAnswers`] says | `CallError` | the answer's body has ended |
 /// | `grpc_server` | tonic | every response | a gRPC status | as for an HTTP server |
 ///
+/// The inner service is made ready inside the attempt, with what it holds and under its timeout: one that may never become
+/// ready wants a policy with a timeout.
+///
 /// A call's key, effect, idempotency key and deadline are read from the request by what the layer is given. A service
 /// whose policy retries needs [`clone_requests`](Self::clone_requests) or [`copy_requests`](Self::copy_requests): a
 /// request that cannot be copied is attempted once.

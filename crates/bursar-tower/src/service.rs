@@ -34,7 +34,8 @@ pub(crate) struct Shared<Req, J, D> {
 ///
 /// It is always ready, and a ready service holds nothing: key and units are taken when the call is polled, and the inner
 /// service is made ready after that, as part of the attempt. So an idle clone, kept for a connection that may never
-/// send anything, costs nobody anything.
+/// send anything, costs nobody anything. What chooses among services by their readiness learns nothing from it: tower's
+/// `balance` goes by load, and a policy that rejects says so in its answer.
 ///
 /// # Cancel safety
 /// Dropping a call's future while it waits loses its place and nothing else. While the inner service runs, its future is
