@@ -29,6 +29,7 @@
 //! | a handler that calls operations | [`Problem`] as its error, [`Deadline`] as an extractor (feature `axum`) |
 //! | a tonic server | `ContractLayer::grpc_server`, `status` (feature `tonic`) |
 //! | an HTTP client that is a tower service | [`ContractLayer::http_client`] |
+//! | a tonic client | [`ContractLayer::new`] around its channel; the source of a status without an answer is the [`CallError`](bursar::CallError) |
 //! | shutdown | [`Graceful`] |
 //!
 //! `docs/axum.md` of the repository puts it into an existing service step by step.

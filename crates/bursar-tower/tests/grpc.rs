@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bursar::{Contract, Failure, Policy, Runtime};
+use bursar::{CallError, Contract, Failure, Policy, Runtime};
 use bursar_tower::{ContractLayer, Graceful, status};
 use common::net::{Task, listen, soon, until};
 use common::{assert_idle, ms, told, usage};
@@ -327,6 +327,38 @@ async fn b13_a_stream_holds_its_units_until_it_ends_or_its_reader_leaves() {
         until(|| usage(&world.runtime, "a") == (0, 0)).await;
     }
     assert_idle(&world.runtime);
+}
+
+/// The client's side: a channel is a tower service like any other.
+#[tokio::test]
+async fn a_channel_stands_under_a_contract_and_a_call_that_never_ran_says_so() {
+    use std::error::Error;
+    type Failed = CallError<tonic::transport::Error>;
+    let world = world(false).await;
+    let runtime = Runtime::builder().resource("calls", 1).build().unwrap();
+    let policy = Policy::non_idempotent().claim("calls", 1).reject();
+    let calls = runtime.contract("calls", policy).unwrap();
+    let channel = ContractLayer::new(&calls).layer(connect(world.address).await);
+    let charge = |value| {
+        let mut grpc = tonic::client::Grpc::new(channel.clone());
+        async move {
+            grpc.ready().await.unwrap();
+            let path = PathAndQuery::from_static("/test.Rooms/Charge");
+            let codec = ProstCodec::<Number, Number>::default();
+            let answer = soon(grpc.unary(number(value), path, codec)).await;
+            answer.map(|response| response.into_inner().value)
+        }
+    };
+    assert_eq!(charge(0).await.unwrap(), 0);
+    assert_eq!(charge(3).await.unwrap_err().code(), Code::Internal);
+    let held = calls.admit().await.unwrap();
+    let refused = charge(0).await.unwrap_err();
+    let cause = refused
+        .source()
+        .and_then(|cause| cause.downcast_ref::<Failed>());
+    assert!(cause.expect("the call's own error").never_ran());
+    drop(held);
+    assert_idle(&runtime);
 }
 
 #[tokio::test]
