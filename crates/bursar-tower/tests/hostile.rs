@@ -21,7 +21,7 @@ use axum::routing::{get, post};
 use bursar::{CallError, Effect, Failure, Policy, Retry, Runtime, handler_fn};
 use bursar_tower::{
     ContractLayer, Deadline, DeadlineLayer, Graceful, OperationService, Problem, ServeError,
-    header_millis,
+    grpc_timeout, header_millis,
 };
 use common::net::{Connection, cut_off, listen, serve, soon, until};
 use common::{Puppet, assert_idle, ms, usage};
@@ -55,14 +55,16 @@ async fn headers_that_make_no_sense_say_nothing_and_break_nothing() {
             let key = request.headers().get("idempotency-key")?.to_str().ok()?;
             Some(key.into())
         });
-    let deadlines = DeadlineLayer::within(ms(600_000)).or_less(header_millis("x-timeout-ms"));
+    let millis = header_millis("x-timeout-ms");
+    let deadlines = DeadlineLayer::within(ms(600_000))
+        .or_less(move |headers| millis(headers).or_else(|| grpc_timeout(headers)));
     let app = Router::new()
         .route("/", get(|| async { "done" }))
         .layer(layer)
         .layer(deadlines);
     let (address, _server) = serve(app).await;
     let (long, digits) = ("k".repeat(16_000), "9".repeat(16_000));
-    let values: [&[u8]; 12] = [
+    let values: [&[u8]; 14] = [
         b"",
         b" \t ",
         b"-1",
@@ -72,6 +74,8 @@ async fn headers_that_make_no_sense_say_nothing_and_break_nothing() {
         b"5, 5",
         b"18446744073709551616",
         "\u{0665}".as_bytes(),
+        b"999999999H",
+        b"5\xb5",
         b"\xff\xfe\x80",
         long.as_bytes(),
         digits.as_bytes(),
