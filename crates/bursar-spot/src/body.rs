@@ -1,15 +1,18 @@
 //! The body of a turn: user work from its grant to its end, however often it yields.
 //!
-//! A requester polls its work once where it stands, if it may ([`begin`]); what is left is a [`Rest`], which the executor
-//! polls. Work that had to wait for its turn is a [`Queued`]. Either way user work lies in one heap cell.
+//! All work begins in [`begin`], which polls it once: where its requester stands, or, if it had to wait for its turn, where
+//! due work is started ([`Queued`]). What suspends goes on as a [`Rest`], which the executor polls. Until then nothing of it
+//! but the user's future lies on the heap, in a cell made by whoever polls it first.
 //!
 //! Invariants:
-//! 1. User code runs in `poll` alone, under the body's name; its panics end here, with the body dropped.
+//! 1. User code runs in `begin` and in polls of a rest, under the body's name; its panics end there, with the body dropped.
 //! 2. A body that is dropped before its end ends its turn (the turn lives in it).
-//! 3. A queued body answers its requester when it is dropped, whether it has ended or not: whoever polled it says when.
+//! 3. Queued work answers exactly once: when it has ended, or when it is dropped instead. Whoever started it wakes the
+//!    requester, and says when.
 
 use std::any::Any;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,13 +20,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::thread;
 
 use bursar::seam::{Chain, Standing, Tie};
-use pin_project_lite::pin_project;
-use tokio::sync::oneshot;
 
-use crate::frame::{self, BodyId, Due, Kept};
+use crate::frame::{self, Begun, BodyId, Due, Kept, Start};
 use crate::held::{Held, Lane};
+use crate::reply::Requester;
 use crate::span::Span;
-use crate::strand::{Job, Strand, discard};
+use crate::strand::{Job, Strand, discard, wake};
 
 /// How a body ended without its own answer.
 #[derive(Debug)]
@@ -31,108 +33,6 @@ pub(crate) enum Ended {
     /// Its Spot closed, or its executor shut down. True if it had begun.
     Closed(bool),
     Panicked(Box<str>),
-}
-
-pin_project! {
-    #[project = StageProjected]
-    #[project_replace = StageReplaced]
-    enum Stage<S, M, W> where S: Send, S: 'static {
-        /// No turn yet.
-        Waiting { make: M },
-        /// It has its turn, and nobody has polled it.
-        Ready { make: M, held: Held<S> },
-        Running {
-            #[pin] work: W,
-            kept: Option<Kept>,
-        },
-        Gone,
-    }
-}
-
-pin_project! {
-    /// See the module. `M` makes the work of the turn.
-    pub(crate) struct Body<S, M, W> where S: Send, S: 'static {
-        // Ends, and with it what the body's chain holds, before the stage gives anything back.
-        standing: Option<Standing>,
-        #[pin]
-        stage: Stage<S, M, W>,
-        name: BodyId,
-        // What the requester ran inside of, if anything.
-        chain: Chain,
-    }
-}
-
-impl<S, M, W> Body<S, M, W>
-where
-    S: Send + 'static,
-    M: FnOnce(Held<S>) -> W,
-    W: Future,
-{
-    pub(crate) fn waiting(make: M, chain: Chain) -> Self {
-        Self {
-            standing: None,
-            stage: Stage::Waiting { make },
-            name: 0,
-            chain,
-        }
-    }
-
-    fn grant(self: Pin<&mut Self>, held: Held<S>) {
-        let mut this = self.project();
-        *this.name = held.body();
-        *this.standing = Some(held.standing());
-        if let StageReplaced::Waiting { make } = this.stage.as_mut().project_replace(Stage::Gone) {
-            this.stage.set(Stage::Ready { make, held });
-        }
-    }
-
-    /// Drops the work before its end, and what its chain holds before that.
-    fn abandon(self: Pin<&mut Self>) -> Result<W::Output, Ended> {
-        let mut this = self.project();
-        let began = matches!(
-            this.stage.as_mut().project(),
-            StageProjected::Running { .. }
-        );
-        *this.standing = None;
-        discard(catch_unwind(AssertUnwindSafe(|| {
-            this.stage.set(Stage::Gone)
-        })));
-        Err(Ended::Closed(began))
-    }
-}
-
-impl<S, M, W> Future for Body<S, M, W>
-where
-    S: Send + 'static,
-    M: FnOnce(Held<S>) -> W,
-    W: Future,
-{
-    type Output = Result<W::Output, Ended>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let mut work = || {
-            frame::within(*this.name, || {
-                catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)))
-            })
-        };
-        let polled = match this.standing {
-            None => work(),
-            Some(standing) if this.chain.is_empty() => standing.alone(work),
-            Some(standing) => this.chain.scope(|| standing.here(work)),
-        };
-        let stage = this.stage.as_mut().project();
-        let kept = match stage {
-            StageProjected::Running { kept, .. } => kept.as_mut(),
-            _ => None,
-        };
-        let ended = ready!(outcome(polled, kept));
-        *this.standing = None;
-        discard(catch_unwind(AssertUnwindSafe(|| {
-            this.stage.set(Stage::Gone)
-        })));
-        Poll::Ready(ended)
-    }
 }
 
 /// What came of a poll, and whether the body is to be abandoned; ready if it was the last.
@@ -154,17 +54,44 @@ fn outcome<T>(
     })
 }
 
-/// What is left of a body that its requester began to poll: a task's from then on.
+/// What a body stands in while it is polled.
+trait Stand {
+    fn run<R>(&self, standing: &mut Standing, poll: impl FnOnce() -> R) -> R;
+}
+
+/// What its requester runs inside of, here and now.
+struct Here;
+
+impl Stand for Here {
+    #[inline]
+    fn run<R>(&self, standing: &mut Standing, poll: impl FnOnce() -> R) -> R {
+        standing.here(poll)
+    }
+}
+
+/// What its requester ran inside of when it asked.
+impl Stand for Chain {
+    #[inline]
+    fn run<R>(&self, standing: &mut Standing, poll: impl FnOnce() -> R) -> R {
+        if self.is_empty() {
+            return standing.alone(poll);
+        }
+        self.scope(|| standing.here(poll))
+    }
+}
+
+/// What is left of a body after its first poll: a task's from then on.
 pub(crate) struct Rest<W> {
     // Ends, and with it what the body's chain holds, before the work gives anything back.
     standing: Option<Standing>,
     work: Option<Pin<Box<W>>>,
     kept: Option<Kept>,
     name: BodyId,
+    // What the requester ran inside of, if the work had to wait and that was anything.
+    chain: Chain,
 }
 
-/// Polls the work of a turn once, on the chain of whoever asked for it. Until it suspends nothing of it but the work
-/// itself lies on the heap: to make and move a cell that holds the rest as well was a seventh of a request.
+/// Polls the work of a turn once, on the chain of whoever asks for it here.
 #[inline]
 pub(crate) fn begin<S, M, W>(make: M, held: Held<S>) -> Result<Result<W::Output, Ended>, Rest<W>>
 where
@@ -172,17 +99,39 @@ where
     M: FnOnce(Held<S>) -> W,
     W: Future,
 {
+    // A first poll without a waker is always followed by one with the task's.
+    let mut cx = Context::from_waker(Waker::noop());
+    begin_in(&Here, make, held, &mut cx)
+}
+
+/// To make and move a cell that holds more than the work was a seventh of a request.
+#[inline]
+fn begin_in<S, M, W>(
+    stand: &impl Stand,
+    make: M,
+    held: Held<S>,
+    cx: &mut Context<'_>,
+) -> Result<Result<W::Output, Ended>, Rest<W>>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W,
+    W: Future,
+{
     let name = held.body();
     let mut standing = held.standing();
+    // Lent to what runs it, layer by layer: each layer would copy it.
+    let mut parts = Some((make, held));
     let (mut work, mut kept) = (None, None);
-    let polled = standing.here(|| {
+    let polled = stand.run(&mut standing, || {
         frame::within(name, || {
             catch_unwind(AssertUnwindSafe(|| {
+                let Some((make, held)) = parts.take() else {
+                    // It runs once.
+                    return Poll::Pending;
+                };
                 let made;
-                (made, kept) = frame::making(name, || make(held));
-                // A first poll without a waker is always followed by one with the task's.
-                let mut cx = Context::from_waker(Waker::noop());
-                work.insert(Box::pin(made)).as_mut().poll(&mut cx)
+                (made, kept) = frame::making(name, || Box::pin(make(held)));
+                work.insert(made).as_mut().poll(cx)
             }))
         })
     });
@@ -200,6 +149,7 @@ where
             work,
             kept,
             name,
+            chain: Chain::default(),
         }),
     }
 }
@@ -212,6 +162,13 @@ impl<W> Rest<W> {
             .map(Standing::tie)
             .unwrap_or_default()
     }
+
+    /// Drops the work, and what its chain holds before that.
+    fn end(&mut self) {
+        self.standing = None;
+        discard(self.work.take());
+        discard(self.kept.take());
+    }
 }
 
 impl<W: Future> Future for Rest<W> {
@@ -223,35 +180,14 @@ impl<W: Future> Future for Rest<W> {
             // Polled again after its end: nobody does.
             return Poll::Pending;
         };
-        let polled = standing.alone(|| {
+        let polled = this.chain.run(standing, || {
             frame::within(this.name, || {
                 catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)))
             })
         });
         let ended = ready!(outcome(polled, this.kept.as_mut()));
-        this.standing = None;
-        discard(this.work.take());
-        discard(this.kept.take());
+        this.end();
         Poll::Ready(ended)
-    }
-}
-
-fn poll_stage<S, M, W>(mut stage: Pin<&mut Stage<S, M, W>>, cx: &mut Context<'_>) -> Poll<W::Output>
-where
-    S: Send + 'static,
-    M: FnOnce(Held<S>) -> W,
-    W: Future,
-{
-    if let StageProjected::Ready { .. } = stage.as_mut().project() {
-        if let StageReplaced::Ready { make, held } = stage.as_mut().project_replace(Stage::Gone) {
-            let (work, kept) = frame::making(held.body(), || make(held));
-            stage.set(Stage::Running { work, kept });
-        }
-    }
-    match stage.project() {
-        StageProjected::Running { work, .. } => work.poll(cx),
-        // Polled again after its end, or before its grant: nobody does.
-        _ => Poll::Pending,
     }
 }
 
@@ -270,79 +206,44 @@ fn message(panic: Box<dyn Any + Send>) -> Box<str> {
     said
 }
 
-/// Where a queued body's answer goes.
+/// Where the answer of queued work goes.
 pub(crate) trait Answer<T>: Send {
-    fn answer(&mut self, ended: Result<T, Ended>);
+    /// Whom to wake for it.
+    #[must_use = "somebody may wait for the answer"]
+    fn answer(self, ended: Result<T, Ended>) -> Option<Waker>;
 }
 
 /// Nobody waits.
 pub(crate) struct Nobody;
 
 impl<T> Answer<T> for Nobody {
-    fn answer(&mut self, ended: Result<T, Ended>) {
-        if let Ok(out) = ended {
-            discard(out);
-        }
-    }
-}
-
-/// A requester waits.
-pub(crate) struct Requester<T>(Option<oneshot::Sender<Result<T, Ended>>>);
-
-pub(crate) type Reply<T> = oneshot::Receiver<Result<T, Ended>>;
-
-impl<T> Requester<T> {
-    pub(crate) fn new() -> (Self, Reply<T>) {
-        let (sender, receiver) = oneshot::channel();
-        (Self(Some(sender)), receiver)
+    fn answer(self, ended: Result<T, Ended>) -> Option<Waker> {
+        discard(ended);
+        None
     }
 }
 
 impl<T: Send> Answer<T> for Requester<T> {
-    fn answer(&mut self, ended: Result<T, Ended>) {
-        if let Some(sender) = self.0.take() {
-            // Waking the requester, and dropping what it no longer wants, is user code.
-            discard(catch_unwind(AssertUnwindSafe(|| sender.send(ended))));
-        }
+    fn answer(self, ended: Result<T, Ended>) -> Option<Waker> {
+        self.tell(ended)
     }
 }
 
-pin_project! {
-    /// A body in a queue, and then in a task.
-    pub(crate) struct Queued<S, M, W, A>
-    where
-        S: Send,
-        S: 'static,
-        M: FnOnce(Held<S>) -> W,
-        W: Future,
-        A: Answer<W::Output>,
-    {
-        #[pin]
-        body: Body<S, M, W>,
-        span: Span,
-        lane: Option<Arc<Lane<S>>>,
-        answer: A,
-        // What came of it, once it has ended.
-        ended: Option<Result<W::Output, Ended>>,
-    }
-
-    impl<S, M, W, A> PinnedDrop for Queued<S, M, W, A>
-    where
-        S: Send,
-        S: 'static,
-        M: FnOnce(Held<S>) -> W,
-        W: Future,
-        A: Answer<W::Output>,
-    {
-        fn drop(this: Pin<&mut Self>) {
-            let this = this.project();
-            let ended = match this.ended.take() {
-                Some(ended) => ended,
-                None => this.body.abandon(),
-            };
-            this.answer.answer(ended);
-        }
-    }
+/// Work in a queue, and then with its turn, until somebody starts it.
+pub(crate) struct Queued<S, M, W, A>
+where
+    S: Send + 'static,
+    W: Future,
+    A: Answer<W::Output>,
+{
+    /// There until it is started, as is the answer's way.
+    make: Option<M>,
+    answer: Option<A>,
+    held: Option<Held<S>>,
+    lane: Option<Arc<Lane<S>>>,
+    chain: Chain,
+    span: Span,
+    work: PhantomData<fn() -> W>,
 }
 
 impl<S, M, W, A> Queued<S, M, W, A>
@@ -354,11 +255,13 @@ where
 {
     pub(crate) fn new(lane: Option<Arc<Lane<S>>>, chain: Chain, make: M, answer: A) -> Self {
         Self {
-            body: Body::waiting(make, chain),
-            span: Span::none(),
+            make: Some(make),
+            answer: Some(answer),
+            held: None,
             lane,
-            answer,
-            ended: None,
+            chain,
+            span: Span::none(),
+            work: PhantomData,
         }
     }
 
@@ -369,23 +272,17 @@ where
     }
 }
 
-impl<S, M, W, A> Future for Queued<S, M, W, A>
+impl<S, M, W, A> Drop for Queued<S, M, W, A>
 where
     S: Send + 'static,
-    M: FnOnce(Held<S>) -> W,
     W: Future,
     A: Answer<W::Output>,
 {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
-        match this.span.scope(|| this.body.poll(cx)) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(ended) => {
-                *this.ended = Some(ended);
-                Poll::Ready(())
-            }
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            discard(self.make.take());
+            discard(self.held.take());
+            wake(answer.answer(Err(Ended::Closed(false))));
         }
     }
 }
@@ -397,10 +294,68 @@ where
     W: Future<Output: Send> + Send + 'static,
     A: Answer<W::Output> + 'static,
 {
-    fn grant(mut self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, state: Option<Box<S>>) -> Due {
-        let this = self.as_mut().project();
-        let held = Held::new(strand, state, this.lane.take());
-        this.body.grant(held);
+    fn grant(mut self: Box<Self>, strand: &Arc<Strand<S>>, state: Option<Box<S>>) -> Due {
+        self.held = Some(Held::new(strand, state, self.lane.take()));
         self
+    }
+}
+
+impl<S, M, W, A> Start for Queued<S, M, W, A>
+where
+    S: Send + 'static,
+    M: FnOnce(Held<S>) -> W + Send + 'static,
+    W: Future<Output: Send> + Send + 'static,
+    A: Answer<W::Output> + 'static,
+{
+    fn start(mut self: Box<Self>, cx: &mut Context<'_>) -> Begun {
+        let (Some(make), Some(held)) = (self.make.take(), self.held.take()) else {
+            // Started before its grant: nobody does.
+            return Begun::Ended(None);
+        };
+        let begun = self.span.scope(|| begin_in(&self.chain, make, held, cx));
+        let answer = self.answer.take();
+        match begun {
+            Ok(ended) => Begun::Ended(answer.and_then(|answer| answer.answer(ended))),
+            Err(mut rest) => {
+                rest.chain = std::mem::take(&mut self.chain);
+                let span = std::mem::replace(&mut self.span, Span::none());
+                Begun::Suspended(Box::pin(span.carry(Answering { rest, answer })))
+            }
+        }
+    }
+}
+
+/// Queued work that has begun and suspended.
+struct Answering<W: Future, A: Answer<W::Output>> {
+    rest: Rest<W>,
+    answer: Option<A>,
+}
+
+impl<W: Future, A: Answer<W::Output>> Unpin for Answering<W, A> {}
+
+impl<W: Future, A: Answer<W::Output>> Answering<W, A> {
+    fn tell(&mut self, ended: Result<W::Output, Ended>) {
+        if let Some(answer) = self.answer.take() {
+            wake(answer.answer(ended));
+        }
+    }
+}
+
+impl<W: Future, A: Answer<W::Output>> Future for Answering<W, A> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let ended = ready!(Pin::new(&mut self.rest).poll(cx));
+        self.tell(ended);
+        Poll::Ready(())
+    }
+}
+
+impl<W: Future, A: Answer<W::Output>> Drop for Answering<W, A> {
+    fn drop(&mut self) {
+        if self.answer.is_some() {
+            self.rest.end();
+            self.tell(Err(Ended::Closed(true)));
+        }
     }
 }

@@ -96,6 +96,6 @@ pub(crate) fn last_turn<S: Send + 'static>(
             }
         }
     };
-    let job = Box::pin(Queued::new(None, Chain::default(), make, Nobody));
+    let job = Box::new(Queued::new(None, Chain::default(), make, Nobody));
     strand.start(job, Some(state));
 }

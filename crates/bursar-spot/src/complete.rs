@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bursar::seam::{Chain, CompleteTurn, Services, Standing, YieldTurn};
 use pin_project_lite::pin_project;
@@ -75,10 +75,11 @@ struct Owed<S: Send + 'static> {
 struct Lost(Arc<Shared>);
 
 impl Answer<()> for Lost {
-    fn answer(&mut self, ended: Result<(), Ended>) {
+    fn answer(self, ended: Result<(), Ended>) -> Option<Waker> {
         if let Err(Ended::Closed(false)) = ended {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
         }
+        None
     }
 }
 
@@ -146,7 +147,7 @@ where
             let shared = &strand.common.shared;
             let (work, lost) = (move |held| callback(held, out), Lost(Arc::clone(shared)));
             let queued = Queued::new(lane, Chain::default(), work, lost);
-            let job: BoxJob<S> = Box::pin(queued.in_span(Span::current()));
+            let job: BoxJob<S> = Box::new(queued.in_span(Span::current()));
             // Turned away or not, from here on it counts itself.
             let _turn = strand.resume(job, index);
             this.owed.handed_in = true;

@@ -20,9 +20,12 @@ pub enum CloseReason {
 }
 
 /// Why work for a Spot did not come to its end.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SpotError(Box<Inner>);
+
+/// Behind a pointer, so that answers stay small.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SpotError {
+struct Inner {
     kind: SpotErrorKind,
     spot: Box<str>,
     detail: Detail,
@@ -60,22 +63,22 @@ enum Detail {
 
 impl SpotError {
     pub(crate) fn new(kind: SpotErrorKind, spot: &str) -> Self {
-        Self {
+        Self(Box::new(Inner {
             kind,
             spot: spot.into(),
             detail: Detail::None,
-        }
+        }))
     }
 
     pub(crate) fn saying(mut self, what: impl Into<Box<str>>) -> Self {
-        self.detail = Detail::Said(what.into());
+        self.0.detail = Detail::Said(what.into());
         self
     }
 
     pub(crate) fn closed(spot: &str, began: bool) -> Self {
         let mut error = Self::new(SpotErrorKind::Closed, spot);
         if began {
-            error.detail = Detail::Began;
+            error.0.detail = Detail::Began;
         }
         error
     }
@@ -83,25 +86,25 @@ impl SpotError {
     /// What kind of end it was.
     #[must_use]
     pub fn kind(&self) -> SpotErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// The name of the Spot.
     #[must_use]
     pub fn spot(&self) -> &str {
-        &self.spot
+        &self.0.spot
     }
 
     /// Whether the work never began, so that nothing of it can have taken effect.
     #[must_use]
     pub fn never_ran(&self) -> bool {
-        self.kind != SpotErrorKind::Panicked && self.detail != Detail::Began
+        self.0.kind != SpotErrorKind::Panicked && self.0.detail != Detail::Began
     }
 
     /// What became of the work. Never [`Outcome::Success`].
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        match self.kind {
+        match self.0.kind {
             SpotErrorKind::CapacityExceeded
             | SpotErrorKind::DeadlineExceeded
             | SpotErrorKind::ShuttingDown => Outcome::Throttled,
@@ -115,8 +118,8 @@ impl SpotError {
 
 impl fmt::Display for SpotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spot = &self.spot;
-        match self.kind {
+        let spot = &self.0.spot;
+        match self.0.kind {
             SpotErrorKind::InvalidOperation => write!(f, "invalid operation on Spot {spot:?}")?,
             SpotErrorKind::CapacityExceeded => write!(f, "the queue of Spot {spot:?} is full")?,
             SpotErrorKind::DeadlineExceeded => {
@@ -140,10 +143,21 @@ impl fmt::Display for SpotError {
                 write!(f, "the host of Spot {spot:?} is shutting down")?;
             }
         }
-        match &self.detail {
+        match &self.0.detail {
             Detail::Said(what) => write!(f, ": {what}"),
             Detail::None | Detail::Began => Ok(()),
         }
+    }
+}
+
+impl fmt::Debug for SpotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { kind, spot, detail } = &*self.0;
+        f.debug_struct("SpotError")
+            .field("kind", kind)
+            .field("spot", spot)
+            .field("detail", detail)
+            .finish()
     }
 }
 

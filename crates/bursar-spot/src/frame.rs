@@ -23,6 +23,7 @@ use std::task::{Context, Poll, Waker};
 use pin_project_lite::pin_project;
 
 use crate::exec::{Exec, ExecId, Join};
+use crate::strand::wake;
 use crate::sync::{get, replace, thread_local};
 
 /// How much due work one poll starts. Fewer than 16 cost three to four times as much a turn.
@@ -31,8 +32,24 @@ const BATCH: usize = 64;
 /// How deep requests that yielding turns wait for are polled where their requesters stand.
 const DEEPEST: u32 = 16;
 
-/// Work that holds what it needs: its first poll begins a turn, and its drop tells its requester what came of it.
-pub(crate) type Due = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Work that holds what it needs, and has not begun. One that is dropped instead of started tells its requester so.
+pub(crate) type Due = Box<dyn Start>;
+
+/// See [`Due`].
+pub(crate) trait Start: Send {
+    /// Begins a turn: polls its body once.
+    fn start(self: Box<Self>, cx: &mut Context<'_>) -> Begun;
+}
+
+/// What came of a start.
+pub(crate) enum Begun {
+    /// It has ended, and answered: whom to wake for that.
+    Ended(Option<Waker>),
+    /// The rest of it, to be polled by a task of ours.
+    Suspended(Work),
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What waits on a thread's list.
 struct Entry {
@@ -74,8 +91,10 @@ fn take_block(numbers: &Cell<(u64, u64)>) -> BodyId {
 enum Mode {
     /// Nothing of ours is below on this thread's stack.
     Outside,
-    /// In a task of ours.
-    Task,
+    /// In a poll of ours, in this executor, after which due work is started.
+    Inside(ExecId),
+    /// As inside, and there is due work.
+    Due(ExecId),
     /// Handing due work to the executor.
     Spawning,
 }
@@ -89,10 +108,8 @@ thread_local! {
     static MAKING: Cell<BodyId> = const { Cell::new(0) };
     static LET_GO: Cell<bool> = const { Cell::new(false) };
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
-    /// The executor of the outermost task of ours that is polled here.
-    static HERE: Cell<Option<ExecId>> = const { Cell::new(None) };
-    /// Room for what has ended in a batch.
-    static ENDED: Cell<Vec<Due>> = const { Cell::new(Vec::new()) };
+    /// Room for whom to wake after a batch.
+    static ENDED: Cell<Vec<Waker>> = const { Cell::new(Vec::new()) };
     static DUE: RefCell<VecDeque<Entry>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -101,15 +118,21 @@ pub(crate) fn start(due: Due, exec: &Exec) {
     let mode = MODE.try_with(Cell::get);
     match mode {
         // The thread is ending and its list is gone.
-        Err(_) => spawn(exec, due).detach(),
+        Err(_) => spawn_due(exec, due),
         Ok(Mode::Outside) => {
             let _mode = enter(Mode::Spawning);
-            spawn(exec, due).detach();
+            spawn_due(exec, due);
             spawn_all();
         }
-        Ok(Mode::Task | Mode::Spawning) => {
-            let here = get(&HERE) == Some(exec.id());
-            let elsewhere = (!here).then(|| exec.clone());
+        Ok(mode) => {
+            let here = match mode {
+                Mode::Inside(id) | Mode::Due(id) => Some(id),
+                Mode::Outside | Mode::Spawning => None,
+            };
+            if let Some(id) = here {
+                replace(&MODE, Mode::Due(id));
+            }
+            let elsewhere = (here != Some(exec.id())).then(|| exec.clone());
             let mut entry = Some(Entry { due, elsewhere });
             // Nothing of a user's runs while the list is borrowed; without a list the thread is ending.
             let _kept = DUE.try_with(|list| list.borrow_mut().extend(entry.take()));
@@ -141,8 +164,39 @@ impl Entry {
     fn spawn(self) {
         // A task of ours is polled inside of its executor. Were it not, the work would be dropped and pass its gate on.
         if let Some(exec) = self.elsewhere.or_else(Exec::current) {
-            spawn(&exec, self.due).detach();
+            spawn_due(&exec, self.due);
         }
+    }
+}
+
+fn spawn_due(exec: &Exec, due: Due) {
+    spawn(exec, Started::Due(due)).detach();
+}
+
+/// Due work in a task of its own.
+enum Started {
+    Due(Due),
+    Suspended(Work),
+    Over,
+}
+
+impl Future for Started {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Self::Suspended(work) = &mut *self {
+            return work.as_mut().poll(cx);
+        }
+        if let Self::Due(due) = std::mem::replace(&mut *self, Self::Over) {
+            match due.start(cx) {
+                Begun::Ended(requester) => told(requester),
+                Begun::Suspended(work) => {
+                    *self = Self::Suspended(work);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(())
     }
 }
 
@@ -172,27 +226,40 @@ impl<F: Future> Future for Task<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let mode = enter(Mode::Task);
-        let outermost = mode.before == Mode::Outside;
-        if outermost {
-            replace(&HERE, Some(*this.exec));
-        }
-        let polled = catch_unwind(AssertUnwindSafe(|| this.future.poll(cx)));
-        if outermost {
-            drain();
-            replace(&HERE, None);
-        }
-        drop(mode);
-        polled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        inside(*this.exec, || this.future.poll(cx))
     }
 }
 
+/// Polls something of ours, which nothing holds anything above, in this executor; what becomes due is started afterwards.
+#[inline]
+pub(crate) fn inside<R>(exec: ExecId, poll: impl FnOnce() -> R) -> R {
+    struct Outermost(ExecId);
+
+    impl Drop for Outermost {
+        #[inline]
+        fn drop(&mut self) {
+            if get(&MODE) == Mode::Due(self.0) {
+                drain();
+            }
+            replace(&MODE, Mode::Outside);
+        }
+    }
+
+    if get(&MODE) != Mode::Outside {
+        return poll();
+    }
+    replace(&MODE, Mode::Inside(exec));
+    let _outermost = Outermost(exec);
+    poll()
+}
+
+#[cold]
 fn drain() {
     // A requester that is told is woken, moves to another worker and comes back to the gate while the batch goes on: each
     // turn then waits for cache lines from over there, and costs three times as much (64 askers, two workers).
     let mut ended = replace(&ENDED, Vec::new());
     for _ in 0..BATCH {
-        let Some(mut entry) = pop() else { break };
+        let Some(entry) = pop() else { break };
         // Another host's work is polled in its own executor from the first: its timers and sockets belong there.
         if entry.elsewhere.is_some() {
             entry.spawn();
@@ -200,19 +267,41 @@ fn drain() {
         }
         // A first poll without a waker is always followed by one with the task's.
         let mut cx = Context::from_waker(Waker::noop());
-        match catch_unwind(AssertUnwindSafe(|| entry.due.as_mut().poll(&mut cx))) {
-            Ok(Poll::Pending) => {
-                ended.clear();
-                entry.spawn();
+        match catch_unwind(AssertUnwindSafe(|| entry.due.start(&mut cx))) {
+            Ok(Begun::Ended(requester)) => ended.extend(requester),
+            Ok(Begun::Suspended(work)) => {
+                wake_all(&mut ended);
+                // A task of ours is polled inside of its executor.
+                if let Some(exec) = Exec::current() {
+                    spawn(&exec, work).detach();
+                }
             }
             // Bodies keep their panics; what escapes is that of a user's drop, which the hook has reported.
-            Ok(Poll::Ready(())) | Err(_) => ended.push(entry.due),
+            Err(_reported) => {}
         }
     }
-    ended.clear();
+    wake_all(&mut ended);
     replace(&ENDED, ended);
     let _mode = enter(Mode::Spawning);
     spawn_all();
+}
+
+/// A requester to be woken when the batch is over.
+fn told(requester: Option<Waker>) {
+    if let Some(requester) = requester {
+        let mut ended = replace(&ENDED, Vec::new());
+        ended.push(requester);
+        replace(&ENDED, ended);
+        if let Mode::Inside(id) = get(&MODE) {
+            replace(&MODE, Mode::Due(id));
+        }
+    }
+}
+
+fn wake_all(requesters: &mut Vec<Waker>) {
+    for requester in requesters.drain(..) {
+        wake(Some(requester));
+    }
 }
 
 struct Entered {
@@ -270,6 +359,11 @@ pub(crate) fn descend<T>(poll: impl FnOnce() -> T) -> T {
     let depth = get(&DEPTH);
     let _leave = Leave(replace(&DEPTH, depth + 1));
     poll()
+}
+
+/// Whether a body is polled here.
+pub(crate) fn is_in_body() -> bool {
+    get(&BODY) != 0
 }
 
 /// Asks for the body around this poll to be abandoned; false if that is not the one named.

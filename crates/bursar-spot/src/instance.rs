@@ -112,7 +112,7 @@ impl<S: Send + 'static> Family<S> {
             }
         };
         let queued = Queued::new(None, Chain::default(), work, Nobody);
-        let job = Box::pin(queued.in_span(Span::current()));
+        let job = Box::new(queued.in_span(Span::current()));
         strand.start(job, None);
     }
 }
@@ -246,22 +246,22 @@ impl<S: Send + 'static> InstanceSpot<S> {
         W: Future<Output: Send + 'static> + Send + 'static,
     {
         let mut strand = self.family.live(&self.id)?;
-        let offered = {
+        let mut turned = {
             let mut asked = Asked::new(own_line(&strand), make);
-            poll_fn(|cx| asked.poll_turned(cx)).await
+            match poll_fn(|cx| asked.poll_offer(cx)).await {
+                Some(result) => return result,
+                None => asked.turned(),
+            }
         };
-        let mut turned = match offered {
-            Ok(result) => return result,
-            Err(turned) => turned,
-        };
-        loop {
+        while let Some(work) = turned {
             strand = self.next(&strand).await?;
-            let mut asked = Asked::<S, M, W>::again(own_line(&strand), turned);
-            match poll_fn(|cx| asked.poll_turned(cx)).await {
-                Ok(result) => return result,
-                Err(again) => turned = again,
+            let mut asked = Asked::<S, M, W>::again(own_line(&strand), work);
+            match poll_fn(|cx| asked.poll_offer(cx)).await {
+                Some(result) => return result,
+                None => turned = asked.turned(),
             }
         }
+        Err(strand.never_ran())
     }
 
     /// Hands `work` in to be run as a turn, and returns once it is accepted; see [`Spot::send`](crate::Spot::send).

@@ -28,6 +28,7 @@ mod line;
 mod making;
 mod pool;
 mod registry;
+mod reply;
 mod schedule;
 mod shared;
 mod snapshot;

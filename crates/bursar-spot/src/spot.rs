@@ -112,7 +112,8 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
     /// # Cancel safety
     /// Dropping the future gives its place up.
     pub async fn enter(&self) -> Result<Entered<'_, S>, SpotError> {
-        if let Some(state) = self.strand.enter() {
+        let taken = self.strand.take(None);
+        if let Some(state) = taken.and_then(|taken| taken.state) {
             return Ok(Entered::new(&self.strand, state));
         }
         self.wait_to_enter().await

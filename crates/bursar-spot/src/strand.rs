@@ -6,9 +6,9 @@
 //!    what it held passes on from its drop.
 //! 3. What a turn holds ends in one place, [`Held::drop`].
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -21,19 +21,36 @@ use crate::frame::{self, Due};
 use crate::gate::{
     Arrival, Closing, Come, Effects, Gate, LaneIndex, Next, Phase, Place, Received, Taken,
 };
-use crate::held::{Held, Lane};
+use crate::held::Lane;
 use crate::line::Ticket;
 use crate::shared::Common;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, get, lock, replace, thread_local};
 use crate::watch::{Watch, Watched};
+
+/// How often a requester looks again before it becomes the first to wait, and how many pauses lie between: about 2 us. A
+/// turn on another thread that does not suspend is over within it, and then neither of the two touches the line.
+#[cfg(not(bursar_shuttle))]
+const LOOKS: u32 = 3;
+#[cfg(bursar_shuttle)]
+const LOOKS: u32 = 0;
+const PAUSES: u32 = 40;
+
+/// After so many in a row on this thread that looked for nothing, turns are taken to suspend: only one in `RETRY` looks.
+const PATIENCE: u32 = 16;
+const RETRY: u32 = 256;
+
+thread_local! {
+    /// How many in a row looked again for nothing.
+    static FUTILE: Cell<u32> = const { Cell::new(0) };
+}
 
 /// Work that waits for a turn.
 pub(crate) trait Job<S: Send + 'static>: Send {
-    /// Gives it its turn: it holds what it needs, and its first poll begins it.
-    fn grant(self: Pin<Box<Self>>, strand: &Arc<Strand<S>>, state: Option<Box<S>>) -> Due;
+    /// Gives it its turn: it holds what it needs, and may be started.
+    fn grant(self: Box<Self>, strand: &Arc<Strand<S>>, state: Option<Box<S>>) -> Due;
 }
 
-pub(crate) type BoxJob<S> = Pin<Box<dyn Job<S>>>;
+pub(crate) type BoxJob<S> = Box<dyn Job<S>>;
 
 /// See the module.
 pub(crate) struct Strand<S: Send + 'static> {
@@ -78,30 +95,47 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Takes what work of the lane needs, if nothing is before it.
     #[inline]
-    pub(crate) fn take(self: &Arc<Self>, lane: Option<&Arc<Lane<S>>>) -> Option<Held<S>> {
+    pub(crate) fn take(&self, lane: LaneIndex) -> Option<Taken<S>> {
         let shared = &self.common.shared;
         let mut gate = lock(&self.gate);
         if !shared.admits() {
             return None;
         }
-        let taken = gate.take(index(lane))?;
+        let taken = gate.take(lane)?;
         drop(gate);
         shared.noted();
-        Some(Held::new(self, taken.state, lane.cloned()))
+        Some(taken)
     }
 
-    /// As `take` for the Spot's own work, borrowing the strand.
+    /// As `take`, looking again for a moment while nobody waits.
     #[inline]
-    pub(crate) fn enter(&self) -> Option<Box<S>> {
-        let shared = &self.common.shared;
-        let mut gate = lock(&self.gate);
-        if !shared.admits() {
+    pub(crate) fn take_soon(&self, lane: LaneIndex) -> Option<Taken<S>> {
+        self.take(lane).or_else(|| self.look_again(lane))
+    }
+
+    #[cold]
+    fn look_again(&self, lane: LaneIndex) -> Option<Taken<S>> {
+        if frame::is_in_body() {
             return None;
         }
-        let taken = gate.take(None)?;
-        drop(gate);
-        shared.noted();
-        taken.state
+        let futile = get(&FUTILE);
+        if futile < PATIENCE || futile % RETRY == 0 {
+            for _ in 0..LOOKS {
+                if self.look(|gate| gate.contended()) {
+                    return None;
+                }
+                for _ in 0..PAUSES {
+                    std::hint::spin_loop();
+                }
+                let taken = self.take(lane);
+                if taken.is_some() {
+                    replace(&FUTILE, 0);
+                    return taken;
+                }
+            }
+        }
+        replace(&FUTILE, futile.wrapping_add(1));
+        None
     }
 
     /// Whether the chain of whoever asks holds what work of the lane needs.

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bursar::seam::{Chain, Tie, holds_something};
 
-use crate::body::{Ended, Nobody, Queued, Reply, Requester, begin};
+use crate::body::{Ended, Nobody, Queued, begin};
 use crate::bound::Bound;
 use crate::error::{SpotError, SpotErrorKind};
 use crate::exec::Join;
@@ -24,6 +24,7 @@ use crate::frame;
 use crate::gate::{Phase, Place};
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
+use crate::reply::{Reply, Requester};
 use crate::span::Span;
 use crate::strand::{BoxJob, Handed, Strand, discard};
 
@@ -151,8 +152,8 @@ pub(crate) struct Turned<S: Send + 'static, T> {
     tie: Tie,
 }
 
-/// How an offer of work ended.
-pub(crate) type Offered<S, T> = Result<Result<T, SpotError>, Turned<S, T>>;
+/// How an offer of work ended. `None` if the Spot does not take it in because it closes.
+pub(crate) type Offered<T> = Option<Result<T, SpotError>>;
 
 /// What an asker waits for.
 struct Waiting<T> {
@@ -211,17 +212,18 @@ where
 
     /// Begins: `Ready` if that was all.
     #[inline]
-    fn begin(&mut self, make: M, waker: &Waker) -> Poll<Offered<S, W::Output>> {
+    fn begin(&mut self, make: M, waker: &Waker) -> Poll<Offered<W::Output>> {
         let to = self.to;
         if to.strand.is_held_above(to.lane) {
             discard(make);
-            return Poll::Ready(Ok(Err(to.would_wait_for_itself())));
+            return Poll::Ready(Some(Err(to.would_wait_for_itself())));
         }
         let exec = &to.strand.common.shared.exec;
         if !holds_something() && frame::may_descend() && exec.is_current() {
-            if let Some(held) = to.strand.take(to.lane) {
+            if let Some(taken) = to.strand.take_soon(to.index()) {
+                let held = Held::new(to.strand, taken.state, to.lane.cloned());
                 return match frame::descend(|| begin(make, held)) {
-                    Ok(ended) => Poll::Ready(Ok(to.ended(ended))),
+                    Ok(ended) => Poll::Ready(Some(to.ended(ended))),
                     Err(mut rest) => {
                         let tie = rest.tie();
                         let rest = Span::current().carry(rest);
@@ -234,19 +236,15 @@ where
         self.queue(make, waker)
     }
 
-    fn queue(&mut self, make: M, waker: &Waker) -> Poll<Offered<S, W::Output>> {
+    fn queue(&mut self, make: M, waker: &Waker) -> Poll<Offered<W::Output>> {
         let (chain, tie) = Chain::tied();
-        let (requester, reply) = Requester::new();
+        let (requester, reply) = Requester::new(waker.clone());
         let queued = Queued::new(self.to.lane.cloned(), chain, make, requester);
-        let job = Box::pin(queued.in_span(Span::current()));
+        let job = Box::new(queued.in_span(Span::current()));
         self.hand_in(Turned { job, reply, tie }, waker)
     }
 
-    fn hand_in(
-        &mut self,
-        turned: Turned<S, W::Output>,
-        waker: &Waker,
-    ) -> Poll<Offered<S, W::Output>> {
+    fn hand_in(&mut self, turned: Turned<S, W::Output>, waker: &Waker) -> Poll<Offered<W::Output>> {
         let to = self.to;
         let Turned { job, reply, tie } = turned;
         let (ticket, space) = match to.strand.receive(job, to.index(), true, Some(waker)) {
@@ -254,7 +252,8 @@ where
             Handed::Queued(ticket) => (Some(ticket), None),
             Handed::Full(ticket) => (Some(ticket), Some(Space::new(to, ticket))),
             Handed::Refused(job) | Handed::Closed(job) => {
-                return Poll::Ready(Err(Turned { job, reply, tie }));
+                self.asking = Asking::Turned(Turned { job, reply, tie });
+                return Poll::Ready(None);
             }
         };
         let nested = ticket.and_then(|_| Bound::of_chain(&to.strand.common.shared));
@@ -269,11 +268,27 @@ where
         Poll::Pending
     }
 
-    /// Ready with the result, or with the work when the Spot does not take it in because it closes.
-    pub(crate) fn poll_turned(&mut self, cx: &mut Context<'_>) -> Poll<Offered<S, W::Output>> {
+    /// What its Spot has turned away, for [`again`](Self::again).
+    pub(crate) fn turned(mut self) -> Option<Turned<S, W::Output>> {
+        match std::mem::replace(&mut self.asking, Asking::Idle) {
+            Asking::Turned(turned) => Some(turned),
+            other => {
+                self.asking = other;
+                None
+            }
+        }
+    }
+
+    /// Ready with the result, or when the Spot turns the work away.
+    #[inline]
+    pub(crate) fn poll_offer(&mut self, cx: &mut Context<'_>) -> Poll<Offered<W::Output>> {
         if let Some(make) = self.make.take() {
             if let all @ Poll::Ready(_) = self.begin(make, cx.waker()) {
                 return all;
+            }
+            if let Asking::Waiting(Waiting { bounds: None, .. }) = &self.asking {
+                // The waker is there with the work.
+                return Poll::Pending;
             }
         } else if matches!(self.asking, Asking::Turned(_)) {
             if let Asking::Turned(turned) = std::mem::replace(&mut self.asking, Asking::Idle) {
@@ -291,7 +306,7 @@ where
             Asking::Idle | Asking::Turned(_) => return Poll::Pending,
         };
         self.asking = Asking::Idle;
-        Poll::Ready(Ok(result))
+        Poll::Ready(Some(result))
     }
 }
 
@@ -312,9 +327,8 @@ impl<T> Waiting<T> {
                 }
             }
         }
-        match Pin::new(&mut self.reply).poll(cx) {
-            Poll::Ready(Ok(ended)) => Poll::Ready(to.ended(ended)),
-            Poll::Ready(Err(_dropped)) => Poll::Ready(to.ended(Err(Ended::Closed(false)))),
+        match self.reply.poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(to.ended(ended)),
             Poll::Pending => self.poll_nested(to, cx),
         }
     }
@@ -349,10 +363,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        Poll::Ready(match ready!(this.poll_turned(cx)) {
-            Ok(result) => result,
-            Err(turned) => {
-                discard(turned.job);
+        Poll::Ready(match ready!(this.poll_offer(cx)) {
+            Some(result) => result,
+            None => {
+                discard(std::mem::replace(&mut this.asking, Asking::Idle));
                 Err(this.to.strand.never_ran())
             }
         })
@@ -426,7 +440,7 @@ where
             Sending::New(make) => {
                 let (lane, chain) = (to.lane.cloned(), Chain::default());
                 let queued = Queued::new(lane, chain, make, Nobody);
-                let job: BoxJob<S> = Box::pin(queued.in_span(Span::current()));
+                let job: BoxJob<S> = Box::new(queued.in_span(Span::current()));
                 Some(job)
             }
             Sending::Turned(job) => Some(job),

@@ -68,7 +68,7 @@ where
         };
         let strand = lane.strand();
         let job = Queued::new(Some(Arc::clone(lane)), Chain::default(), work, Nobody);
-        strand.submit(Box::pin(job), Some(lane.index()))
+        strand.submit(Box::new(job), Some(lane.index()))
     }
 }
 
