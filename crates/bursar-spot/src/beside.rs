@@ -5,8 +5,7 @@
 //! 1. A timer is listed from its registration until it is over: never a second one of its name meanwhile.
 //! 2. Once closed, nothing is registered, no timer ticks, and the cancellation of all work has fired.
 //!
-//! Its lock comes before a timer's own and the host's moments, and is never taken under the gate's. No user code runs under
-//! it.
+//! It lies under the strand's lock, which comes before a timer's own and the host's moments. No user code runs under it.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -19,12 +18,11 @@ use crate::frame;
 use crate::held::Lane;
 use crate::schedule::Schedule;
 use crate::strand::Strand;
-use crate::sync::{Mutex, lock};
 use crate::timers::{Handle, Timer};
 use crate::worker::Workers;
 
 /// See the module.
-pub(crate) struct Beside<S: Send + 'static>(Mutex<Option<Box<Things<S>>>>);
+pub(crate) struct Beside<S: Send + 'static>(Option<Box<Things<S>>>);
 
 struct Things<S: Send + 'static> {
     hasher: RandomState,
@@ -85,33 +83,49 @@ impl<S: Send + 'static> Things<S> {
 }
 
 impl<S: Send + 'static> Beside<S> {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(None))
+    pub(crate) const NOTHING: Self = Self(None);
+
+    fn things(&mut self) -> &mut Things<S> {
+        self.0.get_or_insert_with(Things::new)
     }
 
-    /// Begins a generation of the timer of this name.
-    pub(crate) fn register(
-        &self,
-        strand: &Arc<Strand<S>>,
-        name: &str,
-        schedule: Schedule,
-        handler: Arc<dyn Handle<S>>,
-    ) -> Result<(), Refused> {
-        if !schedule.is_valid() {
-            return Err(Refused::NoPeriod);
-        }
-        let common = &strand.common;
-        if common.shared.moments.is_closed() {
-            return Err(Refused::Stopping);
-        }
-        let ticks = schedule.begin(common.shared.moments.now());
-        // For a name that is new. Made before the lock, since it takes the gate's.
-        let fresh = Timer::new(Lane::open(strand), name);
-        let mut state = lock(&self.0);
-        let things = state.get_or_insert_with(Things::new);
+    /// How many timers there are.
+    pub(crate) fn timers(&self) -> usize {
+        self.0.as_ref().map_or(0, |things| things.timers.len())
+    }
+
+    /// The Spot never came to have a state. What is said of it first stands.
+    pub(crate) fn failed(&mut self, why: Box<str>) {
+        self.things().failure.get_or_insert(why);
+    }
+
+    /// Why it did not.
+    pub(crate) fn failure(&self) -> Option<Box<str>> {
+        self.0.as_ref()?.failure.clone()
+    }
+}
+
+/// Begins a generation of the timer of this name.
+pub(crate) fn register<S: Send + 'static>(
+    strand: &Arc<Strand<S>>,
+    name: &str,
+    schedule: Schedule,
+    handler: Arc<dyn Handle<S>>,
+) -> Result<(), Refused> {
+    if !schedule.is_valid() {
+        return Err(Refused::NoPeriod);
+    }
+    let common = &strand.common;
+    if common.shared.moments.is_closed() {
+        return Err(Refused::Stopping);
+    }
+    let ticks = schedule.begin(common.shared.moments.now());
+    // For a name that is new. Made before the lock, which its lane takes, and dropped after it.
+    let fresh = Timer::new(Lane::open(strand), name);
+    let registered = strand.beside(|beside| {
+        let things = beside.things();
         if things.closed {
-            drop(state);
-            return Err(Refused::Closed);
+            return None;
         }
         let timer = match things.find(name) {
             Some(known) => Arc::clone(known),
@@ -120,110 +134,93 @@ impl<S: Send + 'static> Beside<S> {
                 Arc::clone(&fresh)
             }
         };
-        let old = timer.register(ticks, handler);
-        drop(state);
-        old.leave(strand);
-        let shared = &common.shared;
-        let exec = shared.exec.clone();
-        let driver = shared.moments.driver(move |rung| {
-            // A task of ours, in which the turns of all these ticks are started one after another.
-            frame::spawn(&exec, async move { rung.ring() }).detach();
-        });
-        if let Some(driver) = driver {
-            shared.exec.spawn(driver).detach();
-        }
-        Ok(())
+        Some((timer.register(ticks, handler), timer))
+    });
+    let Some((old, _listed)) = registered else {
+        return Err(Refused::Closed);
+    };
+    old.leave(strand);
+    let shared = &common.shared;
+    let exec = shared.exec.clone();
+    let driver = shared.moments.driver(move |rung| {
+        // A task of ours, in which the turns of all these ticks are started one after another.
+        frame::spawn(&exec, async move { rung.ring() }).detach();
+    });
+    if let Some(driver) = driver {
+        shared.exec.spawn(driver).detach();
     }
+    Ok(())
+}
 
-    /// Stops what has not started of a timer. False if there is none that would have ticked.
-    pub(crate) fn cancel(&self, strand: &Arc<Strand<S>>, name: &str) -> bool {
-        let mut state = lock(&self.0);
-        let Some(things) = &mut *state else {
-            return false;
-        };
-        let Some(timer) = things.find(name).cloned() else {
-            return false;
-        };
+/// Stops what has not started of a timer. False if there is none that would have ticked.
+pub(crate) fn cancel<S: Send + 'static>(strand: &Arc<Strand<S>>, name: &str) -> bool {
+    let cancelled = strand.beside(|beside| {
+        let things = beside.0.as_mut()?;
+        let timer = things.find(name).cloned()?;
         let (old, stopped) = timer.cancel();
-        let gone = things.remove(&timer);
-        drop(state);
-        old.leave(strand);
-        drop(gone);
-        stopped
-    }
+        Some((old, stopped, things.remove(&timer), timer))
+    });
+    let Some((old, stopped, _gone, _timer)) = cancelled else {
+        return false;
+    };
+    old.leave(strand);
+    stopped
+}
 
-    /// Forgets a timer that is over, unless it has been registered again.
-    pub(crate) fn forget(&self, timer: &Arc<Timer<S>>) {
-        let mut state = lock(&self.0);
-        let Some(things) = &mut *state else {
-            return;
-        };
+/// Forgets a timer that is over, unless it has been registered again.
+pub(crate) fn forget<S: Send + 'static>(strand: &Strand<S>, timer: &Arc<Timer<S>>) {
+    let gone = strand.beside(|beside| {
+        let things = beside.0.as_mut()?;
         let gone = things.remove(timer);
         if things.is_empty() {
-            *state = None;
+            beside.0 = None;
         }
-        drop(state);
-        drop(gone);
-    }
+        gone
+    });
+    drop(gone);
+}
 
-    /// How many timers there are.
-    pub(crate) fn timers(&self) -> usize {
-        lock(&self.0)
-            .as_ref()
-            .map_or(0, |things| things.timers.len())
-    }
-
-    /// The host's workers, under a cancellation that this Spot's closing fires.
-    pub(crate) fn workers(&self, strand: &Arc<Strand<S>>) -> Workers {
-        let fresh = strand.common.shared.workers.within();
-        let mut state = lock(&self.0);
-        let things = state.get_or_insert_with(Things::new);
+/// The host's workers, under a cancellation that this Spot's closing fires.
+pub(crate) fn workers<S: Send + 'static>(strand: &Strand<S>) -> Workers {
+    let fresh = strand.common.shared.workers.within();
+    let known = strand.beside(|beside| {
+        let things = beside.things();
         if things.closed {
-            drop(state);
-            fresh.close();
-            return fresh;
+            return None;
         }
-        things.workers.get_or_insert(fresh).clone()
-    }
+        Some(things.workers.get_or_insert_with(|| fresh.clone()).clone())
+    });
+    known.unwrap_or_else(|| {
+        fresh.close();
+        fresh
+    })
+}
 
-    /// Its host is gone: no timer ticks any more. One that is registered at this moment is never armed.
-    pub(crate) fn end_timers(&self, strand: &Arc<Strand<S>>) {
-        let mut ended = Vec::new();
-        if let Some(things) = &mut *lock(&self.0) {
-            ended.extend(things.timers.drain());
-        }
-        for timer in ended {
-            let (old, _) = timer.cancel();
-            old.leave(strand);
-        }
+/// Its host is gone: no timer ticks any more. One that is registered at this moment is never armed.
+pub(crate) fn end_timers<S: Send + 'static>(strand: &Arc<Strand<S>>) {
+    let ended: Vec<_> = strand.beside(|beside| {
+        let things = beside.0.as_mut();
+        things.map_or_else(Vec::new, |things| things.timers.drain().collect())
+    });
+    for timer in ended {
+        let (old, _) = timer.cancel();
+        old.leave(strand);
     }
+}
 
-    /// The Spot closes.
-    pub(crate) fn close(&self, strand: &Arc<Strand<S>>) {
-        let mut state = lock(&self.0);
-        let things = state.get_or_insert_with(Things::new);
+/// The Spot closes.
+pub(crate) fn close<S: Send + 'static>(strand: &Arc<Strand<S>>) {
+    let (workers, timers) = strand.beside(|beside| {
+        let things = beside.things();
         things.closed = true;
-        let (workers, timers) = (things.workers.take(), std::mem::take(&mut things.timers));
-        drop(state);
-        if let Some(workers) = &workers {
-            workers.close();
-        }
-        for timer in &timers {
-            let (old, _) = timer.cancel();
-            old.leave(strand);
-        }
+        (things.workers.take(), std::mem::take(&mut things.timers))
+    });
+    if let Some(workers) = &workers {
+        workers.close();
     }
-
-    /// The Spot never came to have a state. What is said of it first stands.
-    pub(crate) fn failed(&self, why: Box<str>) {
-        let mut things = lock(&self.0);
-        let things = things.get_or_insert_with(Things::new);
-        things.failure.get_or_insert(why);
-    }
-
-    /// Why it did not.
-    pub(crate) fn failure(&self) -> Option<Box<str>> {
-        lock(&self.0).as_ref()?.failure.clone()
+    for timer in &timers {
+        let (old, _) = timer.cancel();
+        old.leave(strand);
     }
 }
 

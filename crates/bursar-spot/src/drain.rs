@@ -12,7 +12,8 @@ use bursar::{DrainReport, Drained, HostSnapshot, ShutdownError};
 
 use crate::bound::Bound;
 use crate::error::CloseReason;
-use crate::host::{Core, Host, Member};
+use crate::host::{Core, Host};
+use crate::member::Member;
 use crate::sync::lock;
 
 impl Core {

@@ -42,8 +42,6 @@ pub(crate) struct Gate<S, J> {
     held: bool,
     shared: bool,
     phase: Phase,
-    /// Why it closes, once it does.
-    reason: CloseReason,
     /// Whether a turn began since somebody last asked.
     used: bool,
 }
@@ -60,7 +58,6 @@ impl<S, J> Gate<S, J> {
             held,
             shared,
             phase: Phase::Open,
-            reason: CloseReason::ExplicitClose,
             used: true,
         }
     }
@@ -336,8 +333,7 @@ impl<S, J> Gate<S, J> {
         if self.phase != Phase::Open {
             return None;
         }
-        self.phase = Phase::Closing;
-        self.reason = reason;
+        self.phase = Phase::Closing(reason);
         let mut gone = Dismissed {
             jobs: Vec::new(),
             wakers: Vec::new(),

@@ -5,10 +5,10 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use bursar::{Runtime, SpotSnapshot};
+use bursar::Runtime;
 
 use crate::bound::Bound;
 use crate::due::Moments;
@@ -16,8 +16,9 @@ use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::exec::Exec;
 use crate::kind::{Kind, shared};
 use crate::making::SpotBuilder;
-use crate::registry::{Named, Registry};
-use crate::shared::{Common, Drain, Registrar, Service, Shared};
+use crate::member::Member;
+use crate::registry::Registry;
+use crate::shared::{Common, Drain, Service, Shared};
 use crate::spot::Spot;
 use crate::strand::Strand;
 use crate::sync::Mutex;
@@ -25,77 +26,6 @@ use crate::worker::Workers;
 
 /// How many pieces of CPU work wait for a thread, unless the host says otherwise.
 const CPU_QUEUE: usize = 256;
-
-/// What may be asked of a Spot whose type is not known.
-pub(crate) trait Member: Send + Sync {
-    fn name(&self) -> &str;
-    fn close(self: Arc<Self>, reason: CloseReason) -> bool;
-    fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()>;
-    fn idle(&self) -> bool;
-    /// Whether whoever asks would wait for itself if it waited for this Spot to end.
-    fn is_kept_above(&self) -> bool;
-    /// Turns that run, work that waits for one, and yielded bodies.
-    fn figures(&self) -> (u32, u32, u32);
-    /// Ends its timers.
-    fn end_timers(self: Arc<Self>);
-    /// What it does. `None` while it does nothing and waits for nothing.
-    fn snapshot(&self) -> Option<SpotSnapshot>;
-    fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-}
-
-impl<S: Send + 'static> Member for Strand<S> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn close(self: Arc<Self>, reason: CloseReason) -> bool {
-        Self::close(&self, reason)
-    }
-
-    fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
-        Self::poll_closed(self, cx)
-    }
-
-    fn idle(&self) -> bool {
-        self.look(|gate| gate.idle())
-    }
-
-    fn is_kept_above(&self) -> bool {
-        Self::is_kept_above(self)
-    }
-
-    fn figures(&self) -> (u32, u32, u32) {
-        self.look(|gate| gate.figures())
-    }
-
-    fn end_timers(self: Arc<Self>) {
-        self.beside.end_timers(&self);
-    }
-
-    fn snapshot(&self) -> Option<SpotSnapshot> {
-        Self::snapshot(self)
-    }
-
-    fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-}
-
-impl Named for Arc<dyn Member> {
-    fn name(&self) -> &str {
-        Member::name(&**self)
-    }
-
-    fn address(&self) -> usize {
-        Arc::as_ptr(self).addr()
-    }
-}
-
-impl Registrar for Registry<Arc<dyn Member>> {
-    fn gone(&self, name: &str, address: usize) {
-        drop(self.remove(name, address));
-    }
-}
 
 /// Owns Spots by name. Cheap to clone; every clone is the same host.
 ///
@@ -108,7 +38,7 @@ pub struct Host {
 
 pub(crate) struct Core {
     pub(crate) runtime: Runtime,
-    pub(crate) spots: Arc<Registry<Arc<dyn Member>>>,
+    pub(crate) spots: Arc<Registry>,
     /// Instance Spots, family by family.
     pub(crate) families: Mutex<Vec<Arc<dyn Kin>>>,
     /// What Spots share that were told nothing of their own.
@@ -192,7 +122,7 @@ impl HostBuilder {
         };
         let runtime = self.runtime;
         let spots = Arc::new(Registry::new());
-        let registry: Weak<Registry<Arc<dyn Member>>> = Arc::downgrade(&spots);
+        let registry: Weak<Registry> = Arc::downgrade(&spots);
         let shared = Arc::new(Shared {
             clock: runtime.clock(),
             exact: runtime.is_exact(),

@@ -20,11 +20,12 @@ use crate::closing::{ClosingTurn, Hooks};
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
 use crate::gate::Phase;
 use crate::held::Held;
-use crate::host::{Host, Kin, Member, close, wait_closed};
+use crate::host::{Host, Kin, close, wait_closed};
 use crate::kind::Instance;
 use crate::making::Options;
-use crate::registry::{Named, Registry};
-use crate::shared::{Common, Registrar};
+use crate::member::Member;
+use crate::registry::{NotMade, Registry};
+use crate::shared::Common;
 use crate::span::Span;
 use crate::strand::Strand;
 use crate::submit::{Asked, Sent, Target};
@@ -37,26 +38,10 @@ type Activate<S> = Box<dyn Fn(&str) -> Activation<S> + Send + Sync>;
 
 struct Family<S: Send + 'static> {
     name: Box<str>,
-    spots: Arc<Registry<Arc<Strand<S>>>>,
+    spots: Arc<Registry>,
     common: Arc<Common>,
     hooks: Option<Arc<Hooks<S>>>,
     activate: Activate<S>,
-}
-
-impl<S: Send + 'static> Named for Arc<Strand<S>> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn address(&self) -> usize {
-        Arc::as_ptr(self).addr()
-    }
-}
-
-impl<S: Send + 'static> Registrar for Registry<Arc<Strand<S>>> {
-    fn gone(&self, name: &str, address: usize) {
-        drop(self.remove(name, address));
-    }
 }
 
 impl<S: Send + 'static> Kin for Family<S> {
@@ -65,32 +50,33 @@ impl<S: Send + 'static> Kin for Family<S> {
     }
 
     fn members(&self) -> Vec<Arc<dyn Member>> {
-        let strands = self.spots.all();
-        strands
-            .into_iter()
-            .map(|strand| -> Arc<dyn Member> { strand })
-            .collect()
+        self.spots.all()
     }
 }
 
 impl<S: Send + 'static> Family<S> {
     /// The present incarnation of an id, made if there is none.
     fn live(self: &Arc<Self>, id: &str) -> Result<Arc<Strand<S>>, SpotError> {
-        if let Some(strand) = self.spots.find(id) {
-            return Ok(strand);
-        }
-        let make = || {
-            let (common, hooks) = (Arc::clone(&self.common), self.hooks.clone());
-            let admits = common.shared.admits();
-            admits.then(|| Strand::new(id.into(), common, hooks, true, None))
-        };
-        match self.spots.find_or_insert(id, make) {
-            Err(Some(found)) => Ok(found),
-            Err(None) => Err(SpotError::new(SpotErrorKind::ShuttingDown, id)),
-            Ok(made) => {
-                self.common.shared.noted();
-                self.activate(&made);
-                Ok(made)
+        loop {
+            if let Some(strand) = self.spots.find_typed(id) {
+                return Ok(strand);
+            }
+            let make = || {
+                let (common, hooks) = (Arc::clone(&self.common), self.hooks.clone());
+                let admits = common.shared.admits();
+                admits.then(|| Strand::new(id.into(), common, hooks, true, None))
+            };
+            match self.spots.insert(id, make) {
+                // Somebody else made it just now.
+                Err(NotMade::Taken) => {}
+                Err(NotMade::Refused) => {
+                    return Err(SpotError::new(SpotErrorKind::ShuttingDown, id));
+                }
+                Ok(made) => {
+                    self.common.shared.noted();
+                    self.activate(&made);
+                    return Ok(made);
+                }
             }
         }
     }
@@ -184,7 +170,7 @@ impl<S: Send + 'static> Instances<S> {
     /// Begins to close every incarnation that is idle and has not been used since the last sweep, and says how many.
     /// Each runs its last turn with [`CloseReason::IdleEvicted`].
     pub fn sweep(&self) -> usize {
-        let strands = self.family.spots.all();
+        let strands = self.family.spots.all_typed::<S>();
         let stale = strands
             .into_iter()
             .filter(|strand| !strand.look(|gate| gate.was_used()));
@@ -315,7 +301,7 @@ impl<S: Send + 'static> InstanceSpot<S> {
 
     /// Begins to close the present incarnation if it is idle. False if it is not, or there is none.
     pub fn evict(&self) -> bool {
-        let found = self.family.spots.find(&self.id);
+        let found = self.family.spots.find_typed::<S>(&self.id);
         found.is_some_and(|strand| strand.evict())
     }
 
@@ -327,7 +313,7 @@ impl<S: Send + 'static> InstanceSpot<S> {
     /// # Cancel safety
     /// Dropping the future stops waiting; it closes all the same.
     pub async fn close(&self) -> Result<(), SpotError> {
-        match self.family.spots.find(&self.id) {
+        match self.family.spots.find_typed::<S>(&self.id) {
             None => Ok(()),
             Some(strand) => {
                 let member: Arc<dyn Member> = strand;
@@ -423,7 +409,7 @@ impl<S: Send + 'static> InstancesBuilder<'_, S> {
         }
         let core = &self.host.core;
         let spots = Arc::new(Registry::new());
-        let registry: Weak<Registry<Arc<Strand<S>>>> = Arc::downgrade(&spots);
+        let registry: Weak<Registry> = Arc::downgrade(&spots);
         let family = Arc::new(Family {
             name: self.name.clone(),
             spots,

@@ -26,6 +26,7 @@ mod instance;
 mod kind;
 mod line;
 mod making;
+mod member;
 mod pool;
 mod registry;
 mod reply;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use crate::closing::{ClosingTurn, Hooks};
 use crate::error::{CloseReason, SpotError, SpotErrorKind};
-use crate::host::{Host, Member};
+use crate::host::Host;
 use crate::kind::{Kind, SpotWide, shared};
+use crate::registry::NotMade;
 use crate::shared::{Common, Registrar};
 use crate::spot::Spot;
 use crate::strand::Strand;
@@ -127,12 +128,12 @@ impl<'h, S: Send + 'static, K: Kind> SpotBuilder<'h, S, K> {
             };
         let hooks = self.options.hooks.map(Arc::new);
         let strand = Strand::new(self.name.clone(), common, hooks, shared::<K>(), Some(state));
-        let member: Arc<dyn Member> = strand.clone();
+        let member = Arc::clone(&strand);
         let make = || core.common.shared.admits().then_some(member);
-        match core.spots.find_or_insert(&self.name, make) {
+        match core.spots.insert(&self.name, make) {
             Ok(_) => Ok(Spot::new(strand)),
-            Err(None) => Err(SpotError::new(SpotErrorKind::ShuttingDown, &self.name)),
-            Err(Some(_)) => Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name)
+            Err(NotMade::Refused) => Err(SpotError::new(SpotErrorKind::ShuttingDown, &self.name)),
+            Err(NotMade::Taken) => Err(SpotError::new(SpotErrorKind::InvalidOperation, &self.name)
                 .saying("the name is taken by a Spot that has not ended")),
         }
     }

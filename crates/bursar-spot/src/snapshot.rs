@@ -39,7 +39,7 @@ impl<S: Send + 'static> Strand<S> {
     pub(crate) fn snapshot(&self) -> Option<SpotSnapshot> {
         let ((running, waiting, yielded), open) =
             self.look(|gate| (gate.figures(), gate.phase() == Phase::Open));
-        let timers = self.beside.timers();
+        let timers = self.beside(|beside| beside.timers());
         let busy = running > 0 || waiting > 0 || yielded > 0 || timers > 0 || !open;
         busy.then(|| {
             let mut snapshot = SpotSnapshot::default();

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use bursar::seam::{self, HoldId};
 
-use crate::beside::Beside;
+use crate::beside::{self, Beside};
 use crate::closing::{self, Hooks};
 use crate::error::CloseReason;
 use crate::frame::{self, Due};
@@ -54,15 +54,19 @@ pub(crate) type BoxJob<S> = Box<dyn Job<S>>;
 
 /// See the module.
 pub(crate) struct Strand<S: Send + 'static> {
-    gate: Mutex<Gate<S, BoxJob<S>>>,
+    inner: Mutex<Inner<S>>,
     pub(crate) common: Arc<Common>,
     pub(crate) name: Box<str>,
     /// Names its gate in chains.
     pub(crate) hold: HoldId,
     /// What most Spots do without.
     rare: Option<Box<Rare<S>>>,
-    pub(crate) beside: Beside<S>,
     pub(crate) watch: Watch,
+}
+
+struct Inner<S: Send + 'static> {
+    gate: Gate<S, BoxJob<S>>,
+    beside: Beside<S>,
 }
 
 struct Rare<S: Send + 'static> {
@@ -83,13 +87,15 @@ impl<S: Send + 'static> Strand<S> {
         let apart = (!shared).then(HoldId::unique);
         let rare = (apart.is_some() || hooks.is_some()).then(|| Box::new(Rare { apart, hooks }));
         Arc::new(Self {
-            gate: Mutex::new(Gate::new(state.map(Box::new), shared)),
+            inner: Mutex::new(Inner {
+                gate: Gate::new(state.map(Box::new), shared),
+                beside: Beside::NOTHING,
+            }),
             watch: Watch::new(&common.shared),
             common,
             name,
             hold: HoldId::unique(),
             rare,
-            beside: Beside::new(),
         })
     }
 
@@ -97,12 +103,12 @@ impl<S: Send + 'static> Strand<S> {
     #[inline]
     pub(crate) fn take(&self, lane: LaneIndex) -> Option<Taken<S>> {
         let shared = &self.common.shared;
-        let mut gate = lock(&self.gate);
+        let mut inner = lock(&self.inner);
         if !shared.admits() {
             return None;
         }
-        let taken = gate.take(lane)?;
-        drop(gate);
+        let taken = inner.gate.take(lane)?;
+        drop(inner);
         shared.noted();
         Some(taken)
     }
@@ -213,13 +219,13 @@ impl<S: Send + 'static> Strand<S> {
     ) -> Received<S, BoxJob<S>> {
         let shared = &self.common.shared;
         let arrival = Arrival { job, lane, counted };
-        let mut gate = lock(&self.gate);
+        let mut inner = lock(&self.inner);
         if counted && !shared.admits() {
-            drop(gate);
+            drop(inner);
             return Received::Closed(arrival.job);
         }
-        let received = gate.receive(arrival, self.common.limit, space);
-        drop(gate);
+        let received = inner.gate.receive(arrival, self.common.limit, space);
+        drop(inner);
         shared.noted();
         received
     }
@@ -248,7 +254,7 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Takes back work that has not started; false if it has, or is gone.
     pub(crate) fn cancel(self: &Arc<Self>, ticket: Ticket) -> bool {
-        let cancelled = lock(&self.gate).cancel(ticket);
+        let cancelled = lock(&self.inner).gate.cancel(ticket);
         let Some((job, waker, effects)) = cancelled else {
             return false;
         };
@@ -259,13 +265,13 @@ impl<S: Send + 'static> Strand<S> {
     }
 
     pub(crate) fn place(&self, ticket: Ticket) -> Option<Place> {
-        lock(&self.gate).place(ticket)
+        lock(&self.inner).gate.place(ticket)
     }
 
     /// As `place`, for whoever waits for space: meanwhile this waker is kept.
     pub(crate) fn outside(&self, ticket: Ticket, waker: &Waker) -> Option<Place> {
         let mut waker = Some(waker.clone());
-        let place = lock(&self.gate).outside(ticket, &mut waker);
+        let place = lock(&self.inner).gate.outside(ticket, &mut waker);
         discard(waker);
         place
     }
@@ -273,16 +279,16 @@ impl<S: Send + 'static> Strand<S> {
     /// Waits for the gate itself. `Err` with what is held, if it has come free; `Ok(None)` once the Spot has closed.
     pub(crate) fn wait(&self, waker: &Waker) -> Result<Option<Ticket>, Option<Box<S>>> {
         let mut waker = Some(waker.clone());
-        let mut gate = lock(&self.gate);
-        let waits = if gate.phase() != Phase::Open || !self.common.shared.admits() {
+        let mut inner = lock(&self.inner);
+        let waits = if inner.gate.phase() != Phase::Open || !self.common.shared.admits() {
             Ok(None)
         } else {
-            match gate.take(None) {
+            match inner.gate.take(None) {
                 Some(taken) => Err(taken.state),
-                None => Ok(Some(gate.wait(&mut waker))),
+                None => Ok(Some(inner.gate.wait(&mut waker))),
             }
         };
-        drop(gate);
+        drop(inner);
         discard(waker);
         if !matches!(waits, Ok(None)) {
             self.common.shared.noted();
@@ -292,19 +298,19 @@ impl<S: Send + 'static> Strand<S> {
 
     pub(crate) fn come(&self, ticket: Ticket, cx: &mut Context<'_>) -> Poll<Option<Taken<S>>> {
         let mut waker = Some(cx.waker().clone());
-        let come = lock(&self.gate).come(ticket, &mut waker);
+        let come = lock(&self.inner).gate.come(ticket, &mut waker);
         settle(come, waker)
     }
 
     /// What a yielded body waited for has come. `waker` is the body's.
     pub(crate) fn comes_back(&self, ticket: Ticket, waker: Waker) -> Poll<Option<Taken<S>>> {
         let mut waker = Some(waker);
-        let come = lock(&self.gate).comes_back(ticket, &mut waker);
+        let come = lock(&self.inner).gate.comes_back(ticket, &mut waker);
         settle(come, waker)
     }
 
     pub(crate) fn quit(self: &Arc<Self>, ticket: Ticket) {
-        let (waker, effects) = lock(&self.gate).quit(ticket);
+        let (waker, effects) = lock(&self.inner).gate.quit(ticket);
         self.carry_out(effects);
         discard(waker);
         if self.common.shared.is_stopping() {
@@ -322,12 +328,12 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Keeps a completion that is to come, so that the Spot is not idle meanwhile. `None` if the Spot closes.
     pub(crate) fn owe(&self) -> Option<Ticket> {
-        lock(&self.gate).owe()
+        lock(&self.inner).gate.owe()
     }
 
     /// Whether anything waits that goes before a turn which yields now.
     pub(crate) fn contended(&self) -> bool {
-        lock(&self.gate).contended()
+        lock(&self.inner).gate.contended()
     }
 
     pub(crate) fn yields(
@@ -336,14 +342,14 @@ impl<S: Send + 'static> Strand<S> {
         lane: LaneIndex,
         waker: Waker,
     ) -> Ticket {
-        let (ticket, effects) = lock(&self.gate).yields(state, lane, waker);
+        let (ticket, effects) = lock(&self.inner).gate.yields(state, lane, waker);
         self.carry_out(effects);
         ticket
     }
 
     #[inline]
     pub(crate) fn leave(self: &Arc<Self>, state: Option<Box<S>>, lane: LaneIndex) {
-        let effects = lock(&self.gate).leave(state, lane);
+        let effects = lock(&self.inner).gate.leave(state, lane);
         if self.common.shared.is_stopping() {
             self.carry_out(effects);
             self.tell_drain();
@@ -357,13 +363,13 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Begins to close; false if that has been done.
     pub(crate) fn close(self: &Arc<Self>, reason: CloseReason) -> bool {
-        let closed = lock(&self.gate).close(reason);
+        let closed = lock(&self.inner).gate.close(reason);
         self.dismiss(closed)
     }
 
     /// Begins to close if it is idle; false if it is not, or does so already.
     pub(crate) fn evict(self: &Arc<Self>) -> bool {
-        let closed = lock(&self.gate).evict();
+        let closed = lock(&self.inner).gate.evict();
         self.dismiss(closed)
     }
 
@@ -371,7 +377,7 @@ impl<S: Send + 'static> Strand<S> {
         let Some((gone, effects)) = closed else {
             return false;
         };
-        self.beside.close(self);
+        beside::close(self);
         for job in gone.jobs {
             discard(job);
         }
@@ -394,7 +400,7 @@ impl<S: Send + 'static> Strand<S> {
                 if let Some(registry) = self.common.registry.upgrade() {
                     registry.gone(&self.name, Arc::as_ptr(self).addr());
                 }
-                let closers = lock(&self.gate).ended();
+                let closers = lock(&self.inner).gate.ended();
                 for waker in closers {
                     wake(Some(waker));
                 }
@@ -412,11 +418,11 @@ impl<S: Send + 'static> Strand<S> {
 
     /// Why it never came to have a state, if it did not.
     pub(crate) fn failure(&self) -> Option<Box<str>> {
-        self.beside.failure()
+        self.beside(|beside| beside.failure())
     }
 
     pub(crate) fn failed(&self, why: Box<str>) {
-        self.beside.failed(why);
+        self.beside(|beside| beside.failed(why));
     }
 
     pub(crate) fn hooks(&self) -> Option<&Hooks<S>> {
@@ -426,7 +432,7 @@ impl<S: Send + 'static> Strand<S> {
     /// Ready once everything has ended, the last turn included.
     pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut waker = Some(cx.waker().clone());
-        let closed = lock(&self.gate).closed(&mut waker);
+        let closed = lock(&self.inner).gate.closed(&mut waker);
         drop(waker);
         if closed {
             Poll::Ready(())
@@ -435,8 +441,13 @@ impl<S: Send + 'static> Strand<S> {
         }
     }
 
+    /// What the Spot has beside its gate, under its lock.
+    pub(crate) fn beside<R>(&self, look: impl FnOnce(&mut Beside<S>) -> R) -> R {
+        look(&mut lock(&self.inner).beside)
+    }
+
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Gate<S, BoxJob<S>>) -> R) -> R {
-        look(&mut lock(&self.gate))
+        look(&mut lock(&self.inner).gate)
     }
 }
 

@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use bursar::seam::Chain;
 
+use crate::beside;
 use crate::body::{Nobody, Queued};
 use crate::due::{Moment, Nudge, Ring};
 use crate::held::{Held, Lane};
@@ -285,7 +286,7 @@ impl<S: Send + 'static> Drop for Running<S> {
             timer.submit(handler, self.generation);
         }
         if over {
-            timer.strand().beside.forget(timer);
+            beside::forget(timer.strand(), timer);
         }
     }
 }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bursar::seam::CompleteTurn;
 
+use crate::beside;
 use crate::error::{SpotError, SpotErrorKind};
 use crate::frame;
 use crate::held::{Away, Held};
@@ -55,7 +56,7 @@ impl<S: Send + 'static, K: Kind> Turn<S, K> {
     #[must_use]
     pub fn workers(&self) -> Workers {
         let strand = self.held.strand();
-        strand.beside.workers(strand)
+        beside::workers(strand)
     }
 
     pub(crate) fn held(&self) -> &Held<S> {

@@ -250,7 +250,10 @@ impl<S, J> Gate<S, J> {
     pub(super) fn settle(&mut self) -> Effects<S, J> {
         self.tidy();
         let yielded = self.busy.as_ref().map_or(0, |busy| busy.yielded);
-        if self.phase != Phase::Closing || self.running != 0 || yielded != 0 {
+        let Phase::Closing(reason) = self.phase else {
+            return Effects::NONE;
+        };
+        if self.running != 0 || yielded != 0 {
             return Effects::NONE;
         }
         // A Spot that never came to have a state has no last turn.
@@ -260,7 +263,7 @@ impl<S, J> Gate<S, J> {
                 self.phase = Phase::Last;
                 self.held = true;
                 self.running = 1;
-                Next::Last(state, self.reason)
+                Next::Last(state, reason)
             }
         };
         Effects {

@@ -15,8 +15,8 @@ pub(crate) type LaneIndex = Option<u32>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
-    /// Waits for what runs to end.
-    Closing,
+    /// Waits for what runs to end, for this reason.
+    Closing(CloseReason),
     /// The last turn runs.
     Last,
     /// The last turn has ended; the state goes, and then the name.

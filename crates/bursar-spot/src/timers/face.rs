@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::{Handle, Handler};
-use crate::beside::Refused;
+use crate::beside::{self, Refused};
 use crate::error::{SpotError, SpotErrorKind};
 use crate::held::Held;
 use crate::kind::{Kind, PerActor, SharedGate};
@@ -122,7 +122,7 @@ impl<S: Send + 'static, K: Kind> Turn<S, K> {
     /// Stops a timer of this turn's Spot; see [`Spot::cancel_timer`].
     pub fn cancel_timer(&self, name: &str) -> bool {
         let strand = self.held().strand();
-        strand.beside.cancel(strand, name)
+        beside::cancel(strand, name)
     }
 }
 
@@ -132,7 +132,7 @@ fn register<S: Send + 'static>(
     schedule: Schedule,
     handler: Arc<dyn Handle<S>>,
 ) -> Result<(), SpotError> {
-    let registered = strand.beside.register(strand, name, schedule, handler);
+    let registered = beside::register(strand, name, schedule, handler);
     registered.map_err(|refused| match refused {
         Refused::NoPeriod => SpotError::new(SpotErrorKind::InvalidOperation, &strand.name).saying(
             format!("timer {name:?} has a period of zero: it must be longer"),
@@ -159,7 +159,7 @@ impl<S: Send + 'static> TimerTurn<S> {
     #[must_use]
     pub fn workers(&self) -> Workers {
         let strand = self.held.strand();
-        strand.beside.workers(strand)
+        beside::workers(strand)
     }
 }
 
@@ -175,12 +175,12 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
     /// Stops a timer: no tick starts any more, and one that runs goes on. False if there is none of that name, or it has
     /// ticked for the last time.
     pub fn cancel_timer(&self, name: &str) -> bool {
-        self.strand().beside.cancel(self.strand(), name)
+        beside::cancel(self.strand(), name)
     }
 
     /// How many timers it has.
     #[must_use]
     pub fn timers(&self) -> usize {
-        self.strand().beside.timers()
+        self.strand().beside(|beside| beside.timers())
     }
 }
