@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use bursar::seam::CompleteTurn;
 
+use crate::contain::discard;
 use crate::error::{SpotError, SpotErrorKind};
 use crate::held::{Held, Lane};
 use crate::kind::{Kind, SharedGate, SpotWide};
-use crate::strand::discard;
 use crate::submit::{Asked, Sent, Target};
 use crate::sync::{Mutex, lock};
 use crate::turn::yield_on;

@@ -21,11 +21,12 @@ use std::thread;
 
 use bursar::seam::{Chain, Standing, Tie};
 
+use crate::contain::{discard, wake};
 use crate::frame::{self, Begun, BodyId, Due, Kept, Start};
 use crate::held::{Held, Lane};
 use crate::reply::Requester;
 use crate::span::Span;
-use crate::strand::{Job, Strand, discard, wake};
+use crate::strand::{Job, Strand};
 
 /// How a body ended without its own answer.
 #[derive(Debug)]

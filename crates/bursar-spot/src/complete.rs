@@ -19,13 +19,14 @@ use pin_project_lite::pin_project;
 use crate::actor::ActorTurn;
 use crate::body::{Answer, Ended, Queued};
 use crate::closing::ClosingTurn;
+use crate::contain::discard;
 use crate::frame;
 use crate::held::{Held, Lane};
 use crate::kind::{Kind, SharedGate};
 use crate::line::Ticket;
 use crate::shared::Shared;
 use crate::span::Span;
-use crate::strand::{BoxJob, Strand, discard};
+use crate::strand::{BoxJob, Strand};
 use crate::turn::Turn;
 
 /// Starts `future` on its own. Its result enters as a turn of the Spot, or of the lane.

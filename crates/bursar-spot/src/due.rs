@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use bursar::{Clock, Timer};
 
-use crate::strand::discard;
+use crate::contain::discard;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What a moment belongs to.

@@ -22,8 +22,8 @@ use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
+use crate::contain::wake;
 use crate::exec::{Exec, ExecId, Join};
-use crate::strand::wake;
 use crate::sync::{get, replace, thread_local};
 
 /// How much due work one poll starts. Fewer than 16 cost three to four times as much a turn.
@@ -91,9 +91,9 @@ fn take_block(numbers: &Cell<(u64, u64)>) -> BodyId {
 enum Mode {
     /// Nothing of ours is below on this thread's stack.
     Outside,
-    /// In a poll of ours, in this executor, after which due work is started.
+    /// In a task of ours, in this executor. What becomes due is started after its poll.
     Inside(ExecId),
-    /// As inside, and there is due work.
+    /// As inside, and there is something to do after the poll.
     Due(ExecId),
     /// Handing due work to the executor.
     Spawning,
@@ -226,34 +226,19 @@ impl<F: Future> Future for Task<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        inside(*this.exec, || this.future.poll(cx))
-    }
-}
-
-/// Polls something of ours, which nothing holds anything above, in this executor; what becomes due is started afterwards.
-#[inline]
-pub(crate) fn inside<R>(exec: ExecId, poll: impl FnOnce() -> R) -> R {
-    struct Outermost(ExecId);
-
-    impl Drop for Outermost {
-        #[inline]
-        fn drop(&mut self) {
-            if get(&MODE) == Mode::Due(self.0) {
-                drain();
-            }
-            replace(&MODE, Mode::Outside);
+        if get(&MODE) != Mode::Outside {
+            return this.future.poll(cx);
         }
+        replace(&MODE, Mode::Inside(*this.exec));
+        let polled = catch_unwind(AssertUnwindSafe(|| this.future.poll(cx)));
+        if get(&MODE) == Mode::Due(*this.exec) {
+            drain();
+        }
+        replace(&MODE, Mode::Outside);
+        polled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
-
-    if get(&MODE) != Mode::Outside {
-        return poll();
-    }
-    replace(&MODE, Mode::Inside(exec));
-    let _outermost = Outermost(exec);
-    poll()
 }
 
-#[cold]
 fn drain() {
     // A requester that is told is woken, moves to another worker and comes back to the gate while the batch goes on: each
     // turn then waits for cache lines from over there, and costs three times as much (64 askers, two workers).

@@ -14,6 +14,7 @@ mod body;
 mod bound;
 mod closing;
 mod complete;
+mod contain;
 mod drain;
 mod due;
 mod error;
@@ -33,6 +34,7 @@ mod reply;
 mod schedule;
 mod shared;
 mod snapshot;
+mod space;
 #[cfg_attr(not(feature = "tracing"), path = "span/off.rs")]
 mod span;
 mod spot;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::body::Ended;
-use crate::strand::discard;
+use crate::contain::discard;
 use crate::sync::{Mutex, lock};
 
 enum Slot<T> {
@@ -76,5 +76,60 @@ impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
         let left = std::mem::replace(&mut *lock(&self.0), Slot::Gone);
         discard(left);
+    }
+}
+
+#[cfg(all(test, not(bursar_shuttle)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn waker() -> (Arc<Woken>, Waker) {
+        let woken = Arc::new(Woken::default());
+        (Arc::clone(&woken), Waker::from(woken))
+    }
+
+    fn poll<T>(reply: &mut Reply<T>, waker: &Waker) -> Poll<Result<T, Ended>> {
+        reply.poll(&mut Context::from_waker(waker))
+    }
+
+    #[test]
+    fn f6_an_answer_reaches_whoever_polled_last() {
+        let ((first, one), (second, two)) = (waker(), waker());
+        let (requester, mut reply) = Requester::new(one.clone());
+        assert!(poll(&mut reply, &one).is_pending());
+        assert!(poll(&mut reply, &two).is_pending());
+        assert_eq!(Arc::strong_count(&first), 2, "the old waker is let go");
+        let wake = requester.tell(Ok(7)).expect("somebody waits");
+        wake.wake();
+        let woken = |woken: &Woken| woken.0.load(Ordering::Relaxed);
+        assert_eq!((woken(&first), woken(&second)), (0, 1));
+        assert!(matches!(poll(&mut reply, &two), Poll::Ready(Ok(7))));
+        assert!(poll(&mut reply, &two).is_pending(), "once");
+    }
+
+    #[test]
+    fn f6_an_answer_that_nobody_wants_is_dropped_at_once() {
+        let (_woken, one) = waker();
+        let (requester, reply) = Requester::new(one);
+        drop(reply);
+        let value = Arc::new(());
+        assert!(requester.tell(Ok(Arc::clone(&value))).is_none());
+        assert_eq!(Arc::strong_count(&value), 1);
+        let (_woken, one) = waker();
+        let (requester, reply) = Requester::new(one);
+        let _wake = requester.tell(Ok(Arc::clone(&value)));
+        drop(reply);
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 }

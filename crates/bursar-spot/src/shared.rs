@@ -109,7 +109,7 @@ impl Shared {
         }
         let waiting = std::mem::take(&mut *lock(&self.drain.waiting));
         for waker in waiting {
-            crate::strand::wake(Some(waker));
+            crate::contain::wake(Some(waker));
         }
     }
 

@@ -8,7 +8,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -16,6 +15,7 @@ use bursar::seam::{self, HoldId};
 
 use crate::beside::{self, Beside};
 use crate::closing::{self, Hooks};
+use crate::contain::{discard, wake};
 use crate::error::CloseReason;
 use crate::frame::{self, Due};
 use crate::gate::{
@@ -462,19 +462,6 @@ fn settle<S>(come: Come<S>, waker: Option<Waker>) -> Poll<Option<Taken<S>>> {
         Come::Closed => Poll::Ready(None),
         Come::Wait => Poll::Pending,
     }
-}
-
-/// A panicking waker belongs to the task that was to be woken: the hook has reported it, and there is more to do here.
-pub(crate) fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        let _reported = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-    }
-}
-
-/// Drops what may hold a user's values. A panic there has been reported by the hook and stops nothing here.
-#[inline]
-pub(crate) fn discard<T>(value: T) {
-    let _reported = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }
 
 pub(crate) fn index<S: Send + 'static>(lane: Option<&Arc<Lane<S>>>) -> LaneIndex {

@@ -18,15 +18,17 @@ use bursar::seam::{Chain, Tie, holds_something};
 
 use crate::body::{Ended, Nobody, Queued, begin};
 use crate::bound::Bound;
+use crate::contain::discard;
 use crate::error::{SpotError, SpotErrorKind};
 use crate::exec::Join;
 use crate::frame;
-use crate::gate::{Phase, Place};
+use crate::gate::Phase;
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
 use crate::reply::{Reply, Requester};
+use crate::space::{Space, Waits};
 use crate::span::Span;
-use crate::strand::{BoxJob, Handed, Strand, discard};
+use crate::strand::{BoxJob, Handed, Strand};
 
 /// Where work goes: a Spot's own line, or a lane of it.
 #[derive(Debug)]
@@ -87,60 +89,6 @@ impl<S: Send + 'static> Strand<S> {
         match self.failure() {
             Some(why) => SpotError::new(SpotErrorKind::ActivationFailed, &self.name).saying(why),
             None => SpotError::closed(&self.name, false),
-        }
-    }
-}
-
-/// Waits for space in a full queue.
-struct Space {
-    ticket: Ticket,
-    bound: Bound,
-}
-
-enum Waits {
-    /// Accepted: whatever happens to it now.
-    Accepted,
-    Closed,
-    TimedOut,
-}
-
-impl Space {
-    fn new<S: Send + 'static>(to: Target<'_, S>, ticket: Ticket) -> Self {
-        Self {
-            ticket,
-            bound: Bound::of(to.strand.common.send_timeout),
-        }
-    }
-
-    fn poll<S: Send + 'static>(&mut self, to: Target<'_, S>, cx: &mut Context<'_>) -> Poll<Waits> {
-        let strand = to.strand;
-        match strand.outside(self.ticket, cx.waker()) {
-            Some(Place::Space) => {}
-            Some(Place::Closed) => {
-                strand.quit(self.ticket);
-                return Poll::Ready(Waits::Closed);
-            }
-            _ => return Poll::Ready(Waits::Accepted),
-        }
-        ready!(self.bound.poll(&strand.common.shared, cx));
-        Poll::Ready(if strand.cancel(self.ticket) {
-            Waits::TimedOut
-        } else {
-            // It was accepted, or dismissed, just now.
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        })
-    }
-
-    /// Whoever waited goes away: what was not accepted goes with it.
-    fn leave<S: Send + 'static>(&self, to: Target<'_, S>) {
-        match to.strand.place(self.ticket) {
-            Some(Place::Space) => {
-                // Accepted just now, if it is not there any more.
-                let _taken_back = to.strand.cancel(self.ticket);
-            }
-            Some(Place::Closed) => to.strand.quit(self.ticket),
-            _ => {}
         }
     }
 }
@@ -250,7 +198,7 @@ where
         let (ticket, space) = match to.strand.receive(job, to.index(), true, Some(waker)) {
             Handed::Started => (None, None),
             Handed::Queued(ticket) => (Some(ticket), None),
-            Handed::Full(ticket) => (Some(ticket), Some(Space::new(to, ticket))),
+            Handed::Full(ticket) => (Some(ticket), Some(Space::new(to.strand, ticket))),
             Handed::Refused(job) | Handed::Closed(job) => {
                 self.asking = Asking::Turned(Turned { job, reply, tie });
                 return Poll::Ready(None);
@@ -317,7 +265,7 @@ impl<T> Waiting<T> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, SpotError>> {
         if let Some(bounds) = &mut self.bounds {
-            let waits = bounds.space.as_mut().map(|space| space.poll(to, cx));
+            let waits = bounds.space.as_mut().map(|space| space.poll(to.strand, cx));
             match waits.unwrap_or(Poll::Ready(Waits::Accepted)) {
                 Poll::Pending => return self.poll_nested(to, cx),
                 Poll::Ready(Waits::Accepted) => bounds.space = None,
@@ -383,7 +331,7 @@ impl<S: Send + 'static, M, W: Future> Drop for Asked<'_, S, M, W> {
                     .as_ref()
                     .and_then(|bounds| bounds.space.as_ref());
                 if let Some(space) = space {
-                    space.leave(self.to);
+                    space.leave(self.to.strand);
                 }
                 waiting.tie.cut();
             }
@@ -455,7 +403,7 @@ where
             let space = (!own).then(|| cx.waker());
             match to.strand.receive(job, to.index(), true, space) {
                 Handed::Started | Handed::Queued(_) => return Poll::Ready(Ok(Ok(()))),
-                Handed::Full(ticket) => self.sending = Sending::Full(Space::new(to, ticket)),
+                Handed::Full(ticket) => self.sending = Sending::Full(Space::new(to.strand, ticket)),
                 Handed::Closed(job) => return Poll::Ready(Err(job)),
                 Handed::Refused(job) => {
                     discard(job);
@@ -467,7 +415,7 @@ where
         let Sending::Full(space) = &mut self.sending else {
             return Poll::Pending;
         };
-        let waits = ready!(space.poll(to, cx));
+        let waits = ready!(space.poll(to.strand, cx));
         self.sending = Sending::Done;
         Poll::Ready(Ok(match waits {
             Waits::Accepted => Ok(()),
@@ -500,7 +448,7 @@ where
 impl<S: Send + 'static, M> Drop for Sent<'_, S, M> {
     fn drop(&mut self) {
         if let Sending::Full(space) = &self.sending {
-            space.leave(self.to);
+            space.leave(self.to.strand);
         }
     }
 }

@@ -25,11 +25,12 @@ use bursar::seam::Chain;
 
 use crate::beside;
 use crate::body::{Nobody, Queued};
+use crate::contain::discard;
 use crate::due::{Moment, Nudge, Ring};
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
 use crate::schedule::{Tick, Ticks};
-use crate::strand::{Strand, discard};
+use crate::strand::Strand;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What a timer does.

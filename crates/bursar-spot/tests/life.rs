@@ -6,7 +6,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use bursar::{Classify, Outcome, Policy, ShutdownError};
-use bursar_spot::{CloseReason, Host, PerActor, Spot, SpotErrorKind, Turn};
+use bursar_spot::{CloseReason, Host, PerActor, Spot, SpotError, SpotErrorKind, Turn};
 use common::{Door, Log, Says, Shared, host, ms, settle, step};
 
 #[tokio::test]
@@ -462,4 +462,29 @@ async fn f11_a_hosts_shutdown_beyond_its_bound_cuts_what_waits_and_names_what_ru
     settle().await;
     let report = host.shutdown_within(ms(100)).await.unwrap();
     assert_eq!(report.closed, 0);
+}
+
+#[tokio::test]
+async fn f11_a_name_is_one_spots_whatever_the_type_of_its_state() {
+    let (host, ..) = host();
+    let numbers = host.create("a", 1_u64).unwrap();
+    let kind = |error: SpotError| error.kind();
+    let taken = host.create("a", String::new()).map_err(kind);
+    assert_eq!(taken.err(), Some(SpotErrorKind::InvalidOperation));
+    assert!(host.find::<String>("a").is_none());
+    let other = host.get_or_create("a", String::new).await.map_err(kind);
+    assert_eq!(other.err(), Some(SpotErrorKind::InvalidOperation));
+    host.create("b", String::from("b")).unwrap();
+    assert_eq!(host.snapshot().spots, 2);
+    host.close("a").await.unwrap();
+    assert!(numbers.enter().await.is_err());
+    let text = host.create("a", String::from("text")).unwrap();
+    assert_eq!(
+        text.request(|mut turn| async move { turn.state().clone() })
+            .await
+            .unwrap(),
+        "text"
+    );
+    assert!(host.find::<u64>("a").is_none());
+    assert!(host.find::<String>("b").is_some());
 }
