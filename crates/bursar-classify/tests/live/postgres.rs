@@ -189,6 +189,22 @@ async fn too_many_connections_is_throttled() {
     // Also where the pool connects for a statement that commits by itself: it never ran.
     assert_eq!(told(&refused), is("53300", Throttled));
     assert_eq!(outcome(&refused, Phase::Acquire), Throttled);
+    // A pool asks again until its own time is up, and says that.
+    let pool = sqlx::postgres::PgPoolOptions::new()
+        .acquire_timeout(std::time::Duration::from_secs(1))
+        .connect_lazy_with(server.postgres());
+    let late = pool.begin().await.unwrap_err();
+    assert!(matches!(late, Error::PoolTimedOut), "{late:?}");
+    assert_eq!(told(&late), is("", Throttled));
+    held.pop();
+    let mut freed = loop {
+        match pool.begin().await {
+            Ok(freed) => break freed,
+            // A session takes a moment to end.
+            Err(late) => assert_eq!(outcome(&late, Phase::Acquire), Throttled),
+        }
+    };
+    freed.execute("SELECT 1").await.unwrap();
 }
 
 #[tokio::test]
