@@ -78,6 +78,14 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(work);
 }
 
+/// Makes a task, unless there is no runtime here: what has no need of one may be polled anywhere.
+#[expect(clippy::disallowed_methods, reason = "the one place that makes a task")]
+pub(crate) fn spawn_within(work: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(work);
+    }
+}
+
 /// Runs blocking work on tokio's threads for it. Its value is dropped there if nobody waits any more.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

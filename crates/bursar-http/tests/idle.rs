@@ -265,3 +265,44 @@ async fn g10_an_idle_connection_is_closed_in_the_end_and_at_once_with_its_client
     drop(client);
     closed.notified().await;
 }
+
+#[test]
+fn g10_a_client_outlives_the_runtime_that_its_connections_were_made_on() {
+    let (url, served) = handing_over();
+    let client = Client::builder().base_url(&url).build().unwrap();
+    for _ in 0..2 {
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let answer = tokio.block_on(client.get("/").fetch::<u8>());
+        assert_eq!(answer.unwrap(), 1);
+    }
+    assert_eq!(served.iter().take(2).count(), 2, "a connection of each");
+}
+
+#[test]
+fn g10_a_body_may_be_read_to_its_end_outside_of_a_runtime() {
+    use std::task::{Context, Poll, Waker};
+    let (url, _served) = handing_over();
+    let client = Client::builder().base_url(&url).build().unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut answer = tokio.block_on(client.get("/").stream()).unwrap();
+    let mut read = Vec::new();
+    // Its bytes are here once the connection's task has run.
+    for _ in 0..8 {
+        tokio.block_on(tokio::task::yield_now());
+    }
+    loop {
+        let chunk = std::pin::pin!(answer.body_mut().chunk());
+        match chunk.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(Some(bytes))) => read.extend_from_slice(&bytes),
+            Poll::Ready(Ok(None)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(read, b"1");
+}

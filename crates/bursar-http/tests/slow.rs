@@ -5,6 +5,7 @@ mod common;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use bursar::{ManualClock, Outcome, Retry};
 use bursar_http::{Client, ErrorKind, Multipart};
 use common::{Server, ok};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -117,4 +119,86 @@ async fn g9_opening_a_file_of_the_body_counts_against_the_timeout() {
     // Lets the thread go that opens it.
     drop(std::fs::OpenOptions::new().write(true).open(&path).unwrap());
     std::fs::remove_file(&path).unwrap();
+}
+
+/// Sends the pieces one by one, each when it is asked for; then says that the client has closed.
+async fn dripping(pieces: &'static [&'static str]) -> (Server, Arc<Notify>, Arc<Notify>) {
+    let (more, closed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (mores, closes) = (Arc::clone(&more), Arc::clone(&closed));
+    let server = Server::start(move |mut peer, _| {
+        let (more, closed) = (Arc::clone(&mores), Arc::clone(&closes));
+        async move {
+            peer.hear().await.unwrap();
+            for piece in pieces {
+                peer.say(piece).await;
+                tokio::select! {
+                    () = more.notified() => {}
+                    () = peer.closed() => break,
+                }
+            }
+            peer.closed().await;
+            closed.notify_one();
+        }
+    })
+    .await;
+    (server, more, closed)
+}
+
+#[tokio::test]
+async fn g9_a_body_that_drips_does_not_stretch_its_timeout() {
+    const PIECES: &[&str] = &[
+        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n1",
+        "2",
+        "3",
+        "4",
+        "5",
+    ];
+    let (server, more, closed) = dripping(PIECES).await;
+    let clock = ManualClock::new();
+    let client = server.client().clock(clock.clone()).build().unwrap();
+    let mut answer = client.get("/").stream().await.unwrap();
+    for piece in ["1", "2", "3"] {
+        let bytes = answer.body_mut().chunk().await.unwrap().unwrap();
+        assert_eq!(&bytes[..], piece.as_bytes());
+        clock.advance(SECOND);
+        more.notify_one();
+    }
+    let error = answer.body_mut().chunk().await.unwrap_err();
+    let found = (error.kind(), error.outcome());
+    assert_eq!(found, (ErrorKind::DeadlineExceeded, Outcome::Uncertain));
+    assert!(error.to_string().starts_with("GET http://"), "{error}");
+    closed.notified().await;
+}
+
+#[tokio::test]
+async fn g9_a_head_that_drips_does_not_stretch_its_timeout() {
+    const PIECES: &[&str] = &["HTTP/1.1 200 OK\r\n", "x: 1\r\n", "y: 2\r\n", "z: 3\r\n"];
+    let (server, more, closed) = dripping(PIECES).await;
+    let clock = ManualClock::new();
+    let client = server.client().clock(clock.clone()).build().unwrap();
+    let mut request = pin!(client.post("/").json(&1).send_raw());
+    for _ in 0..3 {
+        // Until the attempt's timer is armed: the request is on its way.
+        while clock.timers() == 0 {
+            wait_a_turn(&mut request).await;
+        }
+        clock.advance(SECOND - Duration::from_millis(1));
+        more.notify_one();
+        wait_a_turn(&mut request).await;
+    }
+    clock.advance(Duration::from_millis(3));
+    let error = request.await.unwrap_err();
+    let found = (error.kind(), error.outcome());
+    assert_eq!(found, (ErrorKind::DeadlineExceeded, Outcome::Uncertain));
+    closed.notified().await;
+}
+
+/// Polls `work`, which must wait, and lets the others run.
+async fn wait_a_turn<T>(work: &mut Pin<&mut impl Future<Output = T>>) {
+    poll_fn(|cx| {
+        assert!(work.as_mut().poll(cx).is_pending(), "it must wait");
+        Poll::Ready(())
+    })
+    .await;
+    tokio::task::yield_now().await;
 }

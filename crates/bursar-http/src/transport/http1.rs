@@ -197,7 +197,9 @@ impl Shared {
         let old = kept.reaper.replace(reaper);
         drop(kept);
         drop(old);
-        ambient::spawn(reap(Arc::downgrade(self), since, gone));
+        // Read to its end outside of a runtime, the answer leaves its connection to whoever keeps the next one: the
+        // receiver is gone then, and another task is made.
+        ambient::spawn_within(reap(Arc::downgrade(self), since, gone));
     }
 
     /// Takes out what was idle for too long, and says since when the oldest of the others is.
