@@ -110,6 +110,10 @@ impl Payload {
                     if self.seen > self.limit {
                         Some(Err(self.too_large()))
                     } else {
+                        if self.body.is_over() {
+                            // Nobody need ask for the end of what has a length.
+                            self.flight.land();
+                        }
                         Some(Ok(chunk))
                     }
                 }
@@ -264,6 +268,14 @@ impl Decoded {
         match self {
             Self::Plain(body) => body.size_hint().lower(),
             Self::Inflated(_) => 0,
+        }
+    }
+
+    /// Nothing more is to come. What is inflated may have a checksum still.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Plain(body) => body.is_end_stream(),
+            Self::Inflated(_) => false,
         }
     }
 

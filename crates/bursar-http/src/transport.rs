@@ -403,6 +403,9 @@ impl Flight {
 
     /// The answer's body has ended.
     pub(crate) fn land(&mut self) {
+        if self.stage == Stage::Over {
+            return;
+        }
         self.exchange.abandon_rest();
         self.stage = Stage::Over;
         if let Some(lease) = self.lease.take() {

@@ -307,6 +307,24 @@ async fn g11_a_contract_gives_retries_key_bounds_and_drain() {
 }
 
 #[tokio::test]
+async fn g7_a_contract_without_room_refuses_the_call_and_nothing_is_sent() {
+    let server = Server::answering(|_| ok("7")).await;
+    let runtime = Runtime::builder().resource("uplink", 1).build().unwrap();
+    let policy = Policy::effect_per_call().claim("uplink", 1).reject();
+    let contract = runtime.contract("profiles", policy).unwrap();
+    let client = server.client().contract(contract).build().unwrap();
+    let held = client.get("/").stream().await.unwrap();
+    let error = client.post("/").json(&1).fetch::<u8>().await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.outcome(), error.attempts()),
+        (ErrorKind::CapacityExceeded, Outcome::Throttled, 0)
+    );
+    assert_eq!(server.accepted(), 1);
+    drop(held);
+    assert_eq!(client.get("/").fetch::<u8>().await.unwrap(), 7);
+}
+
+#[tokio::test]
 async fn g11_a_contract_and_retries_of_its_own_exclude_each_other() {
     let runtime = Runtime::builder().resource("uplink", 1).build().unwrap();
     let contract = runtime.contract("x", Policy::effect_per_call()).unwrap();

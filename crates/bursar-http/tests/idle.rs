@@ -233,6 +233,18 @@ async fn g10_a_body_that_is_still_read_keeps_its_connection_from_others() {
 }
 
 #[tokio::test]
+async fn g10_a_body_of_known_length_need_not_be_asked_for_its_end() {
+    let server = Server::answering(|_| ok("1")).await;
+    let client = server.client().build().unwrap();
+    for _ in 0..3 {
+        let mut answer = client.get("/").stream().await.unwrap();
+        assert_eq!(&answer.body_mut().chunk().await.unwrap().unwrap()[..], b"1");
+        drop(answer);
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
 async fn g10_an_idle_connection_is_closed_in_the_end_and_at_once_with_its_client() {
     let closed = Arc::new(Notify::new());
     let closes = Arc::clone(&closed);

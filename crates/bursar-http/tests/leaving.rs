@@ -5,6 +5,8 @@ mod common;
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use bursar::{Policy, Runtime};
@@ -61,7 +63,20 @@ async fn within_polls(work: impl Future<Output = ()>, most: u32) -> bool {
 #[tokio::test]
 async fn g10_dropped_at_every_poll_nothing_is_held_and_the_next_is_served() {
     let long = format!("{:?}", "x".repeat(LENGTH));
-    let server = Server::answering(move |_| ok(&long)).await;
+    let long: Arc<str> = Arc::from(ok(&long));
+    let open = Arc::new(AtomicUsize::new(0));
+    let opened = Arc::clone(&open);
+    let server = Server::start(move |mut peer, _| {
+        let (long, open) = (Arc::clone(&long), Arc::clone(&opened));
+        open.fetch_add(1, Ordering::SeqCst);
+        async move {
+            while peer.hear().await.is_some() {
+                peer.say(&long).await;
+            }
+            open.fetch_sub(1, Ordering::SeqCst);
+        }
+    })
+    .await;
     let runtime = Runtime::builder().resource("uplink", 1).build().unwrap();
     let policy = Policy::effect_per_call().claim("uplink", 1);
     let contract = runtime.contract("log", policy).unwrap();
@@ -74,15 +89,23 @@ async fn g10_dropped_at_every_poll_nothing_is_held_and_the_next_is_served() {
     std::fs::create_dir_all(&dir).unwrap();
     let (file, place) = (dir.join("file"), dir.join("place"));
     std::fs::write(&file, vec![b'x'; 100_000]).unwrap();
-    for mode in [
+    let modes = [
         Mode::Fetch,
         Mode::Raw,
         Mode::Stream,
         Mode::Download,
         Mode::Submit,
-    ] {
+    ];
+    // On a connection that is to be opened, and on one that is idle.
+    for (mode, warm) in modes
+        .iter()
+        .flat_map(|mode| [(*mode, false), (*mode, true)])
+    {
         let mut most = 0;
         loop {
+            if warm {
+                client.get("/").send_raw().await.unwrap();
+            }
             let work = exchange(mode, &client, &clients, &file, &place);
             let ended = within_polls(work, most).await;
             while mode == Mode::Submit && runtime.stats().budgets[0].in_use > 0 {
@@ -112,4 +135,9 @@ async fn g10_dropped_at_every_poll_nothing_is_held_and_the_next_is_served() {
     std::fs::remove_dir(&dir).unwrap();
     clients.shutdown().await.unwrap();
     runtime.shutdown().await.unwrap();
+    drop((client, clients));
+    while open.load(Ordering::SeqCst) > 0 {
+        // Every connection is closed in the end, and this ends.
+        tokio::task::yield_now().await;
+    }
 }

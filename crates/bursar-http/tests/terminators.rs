@@ -276,6 +276,34 @@ async fn g2_submit_completes_when_the_last_byte_has_left_and_counts_the_rest() {
 }
 
 #[tokio::test]
+async fn g2_what_a_submission_leaves_over_is_read_within_its_limit() {
+    let (tell, told) = oneshot::channel();
+    let tell = Arc::new(Mutex::new(Some(tell)));
+    let server = Server::start(move |mut peer, _| {
+        let tell = tell.lock().unwrap().take().unwrap();
+        async move {
+            peer.hear().await.unwrap();
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nfirst")
+                .await;
+            peer.closed().await;
+            tell.send(()).unwrap();
+        }
+    })
+    .await;
+    let client = server.client().body_limit(100).build().unwrap();
+    let clients = Clients::builder()
+        .register("log", client.clone())
+        .build()
+        .unwrap();
+    let log = clients.get("log").unwrap();
+    log.post("/").json(&1).submit().await.unwrap();
+    told.await.unwrap();
+    clients.shutdown().await.unwrap();
+    let stats = client.submit_stats();
+    assert_eq!((stats.submitted, stats.failed), (1, 1));
+}
+
+#[tokio::test]
 async fn g2_submit_waits_for_a_server_that_reads_slowly() {
     use tokio::io::AsyncReadExt;
 
