@@ -6,12 +6,12 @@
 
 mod connect;
 mod exchange;
+mod failure;
 mod http1;
 mod tls;
 mod tunnel;
 mod wire;
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bursar::{Attempt, Outcome};
+use bursar::Attempt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
@@ -30,9 +30,10 @@ use crate::ambient::{Deadline, Elapsed};
 use crate::body::{RequestBody, Source};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::verdict::Sent;
+use connect::Connector;
 pub(crate) use connect::Proxy;
-use connect::{ConnectError, Connector};
 use exchange::{Chosen, Exchange, SentBody};
+use failure::{elapsed, failed, lost_its_place};
 use http1::{Exchanging, Http1, Lease};
 pub(crate) use tls::{Protocols, TlsOptions};
 use wire::Tracking;
@@ -424,80 +425,4 @@ impl Drop for Flight {
             Stage::Over => {}
         }
     }
-}
-
-/// What hyper's error means, given what is known to have left.
-fn failed(error: BoxError, sent: Sent) -> Error {
-    let mut sent = sent;
-    let mut kind = ErrorKind::Unavailable;
-    let mut what = match sent {
-        Sent::Perhaps => "the connection was lost after the request may have been sent",
-        Sent::Nothing | Sent::Refused => "the connection was lost before anything was sent",
-    };
-    let mut permanent = false;
-    for source in chain(&*error) {
-        if let Some(connect) = source.downcast_ref::<ConnectError>() {
-            what = connect.what();
-            permanent = connect.permanent;
-            break;
-        }
-        if source.downcast_ref::<h2::Error>().is_some_and(is_refusal) {
-            what = "the server gave the request back unexecuted";
-            if sent == Sent::Perhaps {
-                sent = Sent::Refused;
-            }
-            break;
-        }
-        let Some(hyper) = source.downcast_ref::<hyper::Error>() else {
-            continue;
-        };
-        if hyper.is_user() {
-            kind = ErrorKind::InternalFailure;
-            what = "the request's own body failed";
-        } else if hyper.is_parse() {
-            kind = ErrorKind::ProtocolError;
-            what = "the answer is no HTTP that can be read";
-        }
-    }
-    let outcome = if permanent {
-        Outcome::Permanent
-    } else {
-        sent.outcome()
-    };
-    Error::new(kind, outcome, what).because(error)
-}
-
-/// Whether an HTTP/2 peer said that it did not execute the request: it refused the stream, or it is going away and the
-/// stream lies above the last one it took (h2 tells that of no other stream).
-fn is_refusal(error: &h2::Error) -> bool {
-    error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
-}
-
-/// Whether the request waited for a connection that somebody else was opening, who has left.
-fn lost_its_place(error: &legacy::Error) -> bool {
-    chain(error).all(|source| {
-        !source.is::<ConnectError>()
-            && !source.is::<hyper::Error>()
-            && !source.is::<std::io::Error>()
-    })
-}
-
-fn chain<'a>(
-    error: &'a (dyn StdError + 'static),
-) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    let mut next = Some(error);
-    std::iter::from_fn(move || {
-        let error = next?;
-        next = error.source();
-        Some(error)
-    })
-}
-
-/// The attempt's time was up.
-fn elapsed(sent: Sent) -> Error {
-    let what = match sent {
-        Sent::Perhaps => "no answer came in time",
-        Sent::Nothing | Sent::Refused => "the request could not be sent in time",
-    };
-    Error::new(ErrorKind::DeadlineExceeded, sent.outcome(), what)
 }
