@@ -426,3 +426,24 @@ impl Drop for Flight {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g1_a_host_is_named_without_the_schemes_own_port() {
+        for (uri, right) in [
+            ("http://a.test/x", "a.test"),
+            ("http://a.test:80/x", "a.test"),
+            ("http://a.test:443/", "a.test:443"),
+            ("http://a.test:8080/", "a.test:8080"),
+            ("https://a.test:443/", "a.test"),
+            ("https://a.test:80/", "a.test:80"),
+            ("http://[::1]/", "[::1]"),
+            ("http://[::80]:80/", "[::80]"),
+        ] {
+            assert_eq!(host_of(&Uri::from_static(uri)).unwrap(), right, "{uri}");
+        }
+    }
+}

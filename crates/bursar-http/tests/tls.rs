@@ -7,7 +7,7 @@ mod secure;
 use std::net::SocketAddr;
 
 use bursar::{Outcome, Retry};
-use bursar_http::{Client, ClientBuilder, ErrorKind};
+use bursar_http::{Client, ClientBuilder, Clients, ErrorKind};
 use common::Heard;
 use secure::{Authority, config, serve};
 use tokio::net::TcpListener;
@@ -32,6 +32,29 @@ async fn g9_an_extra_root_is_trusted_and_http2_is_negotiated() {
             http1.build().unwrap().get("/").fetch::<u8>().await.unwrap(),
             7
         );
+    }
+}
+
+#[tokio::test]
+async fn g2_a_submission_speaks_http1_where_other_requests_have_negotiated_http2() {
+    let authority = Authority::new();
+    let identity = authority.issue("localhost");
+    let (address, log) = serve(config(&identity, None, true), String::new()).await;
+    let client = client(address, "localhost").trusted_pem(authority.pem());
+    let client = client.build().unwrap();
+    let clients = Clients::builder().register("log", client).build().unwrap();
+    let registered = clients.get("log").unwrap();
+    for _ in 0..2 {
+        assert_eq!(registered.get("/").fetch::<u8>().await.unwrap(), 2);
+        registered.post("/x?y").submit().await.unwrap();
+    }
+    clients.shutdown().await.unwrap();
+    let log = log.lock().unwrap();
+    assert_eq!(log.len(), 2, "{log:?}");
+    for heard in &*log {
+        assert_eq!(heard.line(), "POST /x?y HTTP/1.1");
+        let host = format!("localhost:{}", address.port());
+        assert_eq!(heard.header("host"), Some(host));
     }
 }
 
