@@ -171,6 +171,30 @@ async fn g7_a_reset_at_the_first_write_sent_nothing() {
 }
 
 #[tokio::test]
+async fn g7_a_request_that_an_ended_connection_hands_back_goes_to_another() {
+    use tokio::io::AsyncReadExt;
+    let side = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = side.local_addr().unwrap();
+    for _ in 0..8 {
+        let (url, served) = handing_over();
+        let client = Client::builder().base_url(&url).build().unwrap();
+        client.get("/first").send_raw().await.unwrap();
+        let (_, idle) = served.recv().unwrap();
+        let mut waits = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (ends, _) = side.accept().unwrap();
+        // One look at the sockets tells both ends, this one's first: the request is handed over before the connection's
+        // task has run, which then finds its end and the request at once.
+        drop(ends);
+        drop(idle);
+        assert_eq!(waits.read(&mut [0; 1]).await.unwrap(), 0);
+        let answer = client.post("/second").json(&1).fetch::<u8>().await;
+        assert_eq!(answer.unwrap(), 1);
+        assert_eq!(served.recv().unwrap().0, "POST /second HTTP/1.1");
+        assert!(served.try_recv().is_err(), "it was sent once");
+    }
+}
+
+#[tokio::test]
 async fn g10_every_mode_gives_its_connection_back() {
     let server = Server::answering(|heard| match heard.line() {
         "GET /away HTTP/1.1" => response("302 Found", "location: /here\r\n", "moved"),
