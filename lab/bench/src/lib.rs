@@ -32,3 +32,4 @@ pub mod peers;
 pub mod report;
 pub mod rows;
 pub mod svg;
+pub mod work;

@@ -10,6 +10,8 @@ use actix::WrapFuture;
 use actix::fut::ActorFutureExt;
 use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use crate::work::Work;
+
 /// Suspends once, to be polled again when the executor's queue has come round to it.
 pub fn suspend() -> impl Future<Output = ()> + Send {
     let mut suspended = false;
@@ -27,6 +29,8 @@ pub fn suspend() -> impl Future<Output = ()> + Send {
 pub struct Add {
     /// Whether the handler suspends once.
     pub suspend: bool,
+    /// What it works before it adds.
+    pub work: Work,
 }
 
 /// An actor of actix. It lives on the thread that started it.
@@ -96,6 +100,7 @@ impl ractor::Actor for Ractor {
         if add.suspend {
             suspend().await;
         }
+        add.work.run();
         *count += 1;
         Ok(asker.send(*count)?)
     }
@@ -112,6 +117,7 @@ impl kameo::message::Message<Add> for Kameo {
         if add.suspend {
             suspend().await;
         }
+        add.work.run();
         self.0 += 1;
         self.0
     }
@@ -123,7 +129,16 @@ mod tests {
     use actix::Actor as _;
     use kameo::actor::Spawn as _;
 
-    const ADDS: [Add; 2] = [Add { suspend: false }, Add { suspend: true }];
+    const ADDS: [Add; 2] = [
+        Add {
+            suspend: false,
+            work: Work::NONE,
+        },
+        Add {
+            suspend: true,
+            work: Work::NONE,
+        },
+    ];
 
     #[test]
     fn actix_counts() {

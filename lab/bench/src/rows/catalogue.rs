@@ -201,6 +201,15 @@ pub const ROWS: &[Spec] = &[
         ],
     },
     Spec {
+        id: "spot-askers-long",
+        title: "the same, each turn working for 5 us",
+        kind: Kind::Load(spots::long_turns, |pace| pace.tasks(32)),
+        targets: &[
+            Time(spots::REQUEST, spots::RACTOR, 1.0),
+            Least(spots::REQUEST, Column::Queued, 30.0),
+        ],
+    },
+    Spec {
         id: "spot-suspends",
         title: "a turn that suspends once and keeps its gate, 1 asker, one thread",
         kind: Kind::Calls(spots::suspends, Pace::short),

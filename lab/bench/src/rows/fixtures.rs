@@ -2,9 +2,8 @@
 //!
 //! Everything lives until the program ends, so that calls, tasks and contenders may borrow it freely.
 
-use std::hint::black_box;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bursar::{Contract, Failure, Policy, Runtime};
 use tokio::runtime::{Builder, Runtime as Tokio};
@@ -99,33 +98,6 @@ impl Texts {
             *digit = b'0';
         }
         std::str::from_utf8(&self.0).expect("digits and letters")
-    }
-}
-
-/// Work for the processor, the same every time.
-#[derive(Clone, Copy, Debug)]
-pub struct Work(u32);
-
-impl Work {
-    /// As much as takes so long when nothing disturbs it.
-    #[must_use]
-    pub fn lasting(time: Duration) -> Self {
-        const TRIAL: u32 = 100_000;
-        let best = (0..16).map(|_| {
-            let began = Instant::now();
-            Self(TRIAL).run();
-            began.elapsed()
-        });
-        let best = best.min().unwrap_or(time).as_nanos().max(1);
-        Self((u128::from(TRIAL) * time.as_nanos() / best) as u32)
-    }
-
-    /// Does it.
-    pub fn run(self) {
-        let mut state = black_box(1_u64);
-        for _ in 0..self.0 {
-            state = black_box(state.rotate_left(5) ^ 0x9e37_79b9);
-        }
     }
 }
 

@@ -15,11 +15,12 @@ use bursar::{Contract, Policy};
 use tokio::runtime::Runtime as Tokio;
 use tokio::task::{coop, unconstrained, yield_now};
 
-use super::fixtures::{Never, Work, forever, runtime, two_workers};
+use super::fixtures::{Never, forever, runtime, two_workers};
 use super::{BURSAR, COMPOSED};
 use crate::figures::{quantile, sorted};
 use crate::measure::{Batch, Contender, Latency};
 use crate::peers::{Composed, Fault};
+use crate::work::Work;
 
 const TASKS: u32 = 64;
 const FIRST: u32 = 8;

@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix::Actor as _;
 use bursar_spot::{Host, Spot, Turn};
@@ -25,6 +25,7 @@ use super::fixtures::{forever, one_thread, runtime, two_workers};
 use crate::measure::{Batch, Contender};
 use crate::peers::{Actix, Add, AddLater, Kameo, Ractor, RactorAdd, suspend};
 use crate::report::{Column, Seen};
+use crate::work::Work;
 
 pub(crate) const ENTER: &str = "bursar enter";
 pub(crate) const REQUEST: &str = "bursar request";
@@ -124,7 +125,10 @@ fn one_asker(suspends: bool) -> Vec<Contender<'static>> {
     let (ractor, kameo) = (forever(ractor(tokio)), forever(kameo(tokio)));
     let system = actix::System::new();
     let actix = system.block_on(async { Actix::default().start() });
-    let add_to = Add { suspend: suspends };
+    let add_to = Add {
+        suspend: suspends,
+        work: Work::NONE,
+    };
     let ours = if suspends {
         calls!(REQUEST, tokio, |_i| spot.request(add_later))
     } else {
@@ -206,10 +210,13 @@ thread_local! {
 }
 
 /// Whether the turn did not run within the first poll of its request: then it had to queue.
-async fn asks(spot: &Spot<u64>, number: u64) -> bool {
+async fn asks(spot: &Spot<u64>, number: u64, work: Work) -> bool {
     let work = move |turn| {
         let queued = ASKING.get() != number;
-        async move { (add(turn).await, queued) }
+        async move {
+            work.run();
+            (add(turn).await, queued)
+        }
     };
     let mut request = pin!(spot.request(work));
     let mut first = true;
@@ -227,18 +234,21 @@ async fn asks(spot: &Spot<u64>, number: u64) -> bool {
     queued
 }
 
-fn askers(askers: u32) -> Vec<Contender<'static>> {
+fn askers(askers: u32, work: Work) -> Vec<Contender<'static>> {
     let tokio = two_workers();
     let spot = spot(tokio);
     let (ractor, kameo) = (ractor(tokio), kameo(tokio));
     let numbers = forever(AtomicU64::new(1));
-    let add = Add { suspend: false };
+    let add = Add {
+        suspend: false,
+        work,
+    };
     vec![
         tasks(REQUEST, askers, move |n| async move {
             let first = numbers.fetch_add(u64::from(n), Ordering::Relaxed);
             let mut queued = 0;
             for number in first..first + u64::from(n) {
-                queued += u32::from(asks(spot, number).await);
+                queued += u32::from(asks(spot, number, work).await);
             }
             Some(queued)
         }),
@@ -270,11 +280,18 @@ fn askers(askers: u32) -> Vec<Contender<'static>> {
 }
 
 pub(super) fn two_workers_one_asker() -> Vec<Contender<'static>> {
-    askers(1)
+    askers(1, Work::NONE)
 }
 
 pub(super) fn many_askers() -> Vec<Contender<'static>> {
-    askers(64)
+    askers(64, Work::NONE)
+}
+
+/// Turns so long that nobody waits for one to end but in the line. Tasks of the executor exclude nobody: they are no peers.
+pub(super) fn long_turns() -> Vec<Contender<'static>> {
+    let mut contenders = askers(64, Work::lasting(Duration::from_micros(5)));
+    contenders.retain(|contender| contender.name != SPAWN);
+    contenders
 }
 
 /// A body that yields `n` times, each time on a turn of its own Spot, which runs while the gate is returned.
@@ -294,7 +311,10 @@ pub(super) fn yields() -> Vec<Contender<'static>> {
     let tokio = one_thread();
     let spot = spot(tokio);
     let (ractor, kameo) = (forever(ractor(tokio)), forever(kameo(tokio)));
-    let add = Add { suspend: false };
+    let add = Add {
+        suspend: false,
+        work: Work::NONE,
+    };
     vec![
         Contender::new(YIELD, move |n| {
             let trips = tokio.spawn(unconstrained(round_trips(spot, n)));
