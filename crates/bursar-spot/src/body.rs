@@ -155,7 +155,15 @@ where
     }
 }
 
-impl<W> Rest<W> {
+impl<W: Future> Rest<W> {
+    /// Work that answers so.
+    pub(crate) fn answering<A: Answer<W::Output>>(self, answer: A) -> impl Future<Output = ()> {
+        Answering {
+            rest: self,
+            answer: Some(answer),
+        }
+    }
+
     /// Links the body to what the caller runs inside of. It is polled here no more.
     pub(crate) fn tie(&mut self) -> Tie {
         self.standing

@@ -24,6 +24,7 @@ use pin_project_lite::pin_project;
 
 use crate::contain::wake;
 use crate::exec::{Exec, ExecId, Join};
+use crate::resident::{self, Work};
 use crate::sync::{get, replace, thread_local};
 
 /// How much due work one poll starts. Fewer than 16 cost three to four times as much a turn.
@@ -48,8 +49,6 @@ pub(crate) enum Begun {
     /// The rest of it, to be polled by a task of ours.
     Suspended(Work),
 }
-
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What waits on a thread's list.
 struct Entry {
@@ -258,7 +257,7 @@ fn drain() {
                 wake_all(&mut ended);
                 // A task of ours is polled inside of its executor.
                 if let Some(exec) = Exec::current() {
-                    spawn(&exec, work).detach();
+                    resident::give(&exec, work);
                 }
             }
             // Bodies keep their panics; what escapes is that of a user's drop, which the hook has reported.

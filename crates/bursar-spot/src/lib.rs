@@ -31,6 +31,7 @@ mod member;
 mod pool;
 mod registry;
 mod reply;
+mod resident;
 mod schedule;
 mod shared;
 mod snapshot;

@@ -20,12 +20,12 @@ use crate::body::{Ended, Nobody, Queued, begin};
 use crate::bound::Bound;
 use crate::contain::discard;
 use crate::error::{SpotError, SpotErrorKind};
-use crate::exec::Join;
 use crate::frame;
 use crate::gate::Phase;
 use crate::held::{Held, Lane};
 use crate::line::Ticket;
 use crate::reply::{Reply, Requester};
+use crate::resident;
 use crate::space::{Space, Waits};
 use crate::span::Span;
 use crate::strand::{BoxJob, Handed, Strand};
@@ -122,7 +122,6 @@ enum Asking<S: Send + 'static, T> {
     Idle,
     Turned(Turned<S, T>),
     Waiting(Waiting<T>),
-    Running(Join<Result<T, Ended>>, Tie),
 }
 
 /// A request; see the module.
@@ -174,8 +173,15 @@ where
                     Ok(ended) => Poll::Ready(Some(to.ended(ended))),
                     Err(mut rest) => {
                         let tie = rest.tie();
-                        let rest = Span::current().carry(rest);
-                        self.asking = Asking::Running(frame::spawn(exec, rest), tie);
+                        let (requester, reply) = Requester::new(waker.clone());
+                        let work = Span::current().carry(rest.answering(requester));
+                        resident::give(exec, Box::pin(work));
+                        self.asking = Asking::Waiting(Waiting {
+                            reply,
+                            ticket: None,
+                            tie,
+                            bounds: None,
+                        });
                         Poll::Pending
                     }
                 };
@@ -247,10 +253,6 @@ where
         }
         let result = match &mut self.asking {
             Asking::Waiting(waiting) => ready!(waiting.poll(self.to, cx)),
-            Asking::Running(join, _) => match ready!(Pin::new(join).poll(cx)) {
-                Ok(ended) => self.to.ended(ended),
-                Err(_lost) => self.to.ended(Err(Ended::Closed(true))),
-            },
             Asking::Idle | Asking::Turned(_) => return Poll::Pending,
         };
         self.asking = Asking::Idle;
@@ -335,8 +337,6 @@ impl<S: Send + 'static, M, W: Future> Drop for Asked<'_, S, M, W> {
                 }
                 waiting.tie.cut();
             }
-            // The task goes on.
-            Asking::Running(_, tie) => tie.cut(),
             Asking::Idle | Asking::Turned(_) => {}
         }
     }
