@@ -20,6 +20,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::thread;
 
 use bursar::seam::{Chain, Standing, Tie};
+use pin_project_lite::pin_project;
 
 use crate::contain::{discard, wake};
 use crate::frame::{self, Begun, BodyId, Due, Kept, Start};
@@ -56,7 +57,7 @@ fn outcome<T>(
 }
 
 /// What a body stands in while it is polled.
-trait Stand {
+pub(crate) trait Stand {
     fn run<R>(&self, standing: &mut Standing, poll: impl FnOnce() -> R) -> R;
 }
 
@@ -67,6 +68,16 @@ impl Stand for Here {
     #[inline]
     fn run<R>(&self, standing: &mut Standing, poll: impl FnOnce() -> R) -> R {
         standing.here(poll)
+    }
+}
+
+/// Nothing of the thread that polls.
+pub(crate) struct Alone;
+
+impl Stand for Alone {
+    #[inline]
+    fn run<R>(&self, standing: &mut Standing, poll: impl FnOnce() -> R) -> R {
+        standing.alone(poll)
     }
 }
 
@@ -81,122 +92,159 @@ impl Stand for Chain {
     }
 }
 
-/// What is left of a body after its first poll: a task's from then on.
-pub(crate) struct Rest<W> {
-    // Ends, and with it what the body's chain holds, before the work gives anything back.
-    standing: Option<Standing>,
-    work: Option<Pin<Box<W>>>,
-    kept: Option<Kept>,
-    name: BodyId,
-    // What the requester ran inside of, if the work had to wait and that was anything.
-    chain: Chain,
+pin_project! {
+    /// User work in its heap cell. What surrounds it joins it there when it suspends: until then that lies on the stack of
+    /// its first poll.
+    pub(crate) struct Cell<W, C, A>
+    where
+        W: Future,
+        A: Answer<W::Output>,
+    {
+        // Ends, and with it what the body's chain holds, before the work gives anything back.
+        standing: Option<Standing>,
+        #[pin]
+        work: Option<W>,
+        kept: Option<Kept>,
+        name: BodyId,
+        stand: C,
+        // There from when it suspends until it is given.
+        answer: Option<A>,
+    }
+
+    impl<W, C, A> PinnedDrop for Cell<W, C, A>
+    where
+        W: Future,
+        A: Answer<W::Output>,
+    {
+        fn drop(mut this: Pin<&mut Self>) {
+            if this.answer.is_some() {
+                wake(this.as_mut().end(Err(Ended::Closed(true))));
+            }
+        }
+    }
 }
 
-/// Polls the work of a turn once, on the chain of whoever asks for it here.
+/// Polls the work of a turn once, on the chain of whoever asks for it here. What suspended is to be completed.
 #[inline]
-pub(crate) fn begin<S, M, W>(make: M, held: Held<S>) -> Result<Result<W::Output, Ended>, Rest<W>>
+pub(crate) fn begin<S, M, W, A>(
+    make: M,
+    held: Held<S>,
+) -> Result<Result<W::Output, Ended>, Pin<Box<Cell<W, Alone, A>>>>
 where
     S: Send + 'static,
     M: FnOnce(Held<S>) -> W,
     W: Future,
+    A: Answer<W::Output>,
 {
     // A first poll without a waker is always followed by one with the task's.
     let mut cx = Context::from_waker(Waker::noop());
-    begin_in(&Here, make, held, &mut cx)
+    begin_in(&Here, || Alone, make, held, &mut cx)
 }
 
-/// To make and move a cell that holds more than the work was a seventh of a request.
 #[inline]
-fn begin_in<S, M, W>(
+fn begin_in<S, M, W, C, A>(
     stand: &impl Stand,
+    later: impl FnOnce() -> C,
     make: M,
     held: Held<S>,
     cx: &mut Context<'_>,
-) -> Result<Result<W::Output, Ended>, Rest<W>>
+) -> Result<Result<W::Output, Ended>, Pin<Box<Cell<W, C, A>>>>
 where
     S: Send + 'static,
     M: FnOnce(Held<S>) -> W,
     W: Future,
+    A: Answer<W::Output>,
 {
     let name = held.body();
     let mut standing = held.standing();
-    // Lent to what runs it, layer by layer: each layer would copy it.
+    // Lent to what runs it, layer by layer: each would copy it.
     let mut parts = Some((make, held));
-    let (mut work, mut kept) = (None, None);
+    let mut kept = None;
+    let mut cell = Box::pin(Cell {
+        standing: None,
+        work: None,
+        kept: None,
+        name,
+        stand: later(),
+        answer: None,
+    });
     let polled = stand.run(&mut standing, || {
         frame::within(name, || {
             catch_unwind(AssertUnwindSafe(|| {
-                let Some((make, held)) = parts.take() else {
-                    // It runs once.
-                    return Poll::Pending;
-                };
-                let made;
-                (made, kept) = frame::making(name, || Box::pin(make(held)));
-                work.insert(made).as_mut().poll(cx)
+                let mut work = cell.as_mut().project().work;
+                if let Some((make, held)) = parts.take() {
+                    ((), kept) = frame::making(name, || work.set(Some(make(held))));
+                }
+                work.as_pin_mut()
+                    .map_or(Poll::Pending, |work| work.poll(cx))
             }))
         })
     });
     match outcome(polled, kept.as_mut()) {
         Poll::Ready(ended) => {
             drop(standing);
-            discard(work);
+            discard(cell);
             if kept.is_some() {
                 discard(kept);
             }
             Ok(ended)
         }
-        Poll::Pending => Err(Rest {
-            standing: Some(standing),
-            work,
-            kept,
-            name,
-            chain: Chain::default(),
-        }),
+        Poll::Pending => {
+            let parts = cell.as_mut().project();
+            *parts.standing = Some(standing);
+            *parts.kept = kept;
+            Err(cell)
+        }
     }
 }
 
-impl<W: Future> Rest<W> {
-    /// Work that answers so.
-    pub(crate) fn answering<A: Answer<W::Output>>(self, answer: A) -> impl Future<Output = ()> {
-        Answering {
-            rest: self,
-            answer: Some(answer),
-        }
-    }
-
-    /// Links the body to what the caller runs inside of. It is polled here no more.
-    pub(crate) fn tie(&mut self) -> Tie {
-        self.standing
+impl<W, C, A> Cell<W, C, A>
+where
+    W: Future,
+    A: Answer<W::Output>,
+{
+    /// Links the body to what the caller runs inside of, and says where its answer goes. It is polled here no more.
+    pub(crate) fn leave(self: Pin<&mut Self>, answer: A) -> Tie {
+        let this = self.project();
+        *this.answer = Some(answer);
+        this.standing
             .as_mut()
             .map(Standing::tie)
             .unwrap_or_default()
     }
 
-    /// Drops the work, and what its chain holds before that.
-    fn end(&mut self) {
-        self.standing = None;
-        discard(self.work.take());
-        discard(self.kept.take());
+    /// Drops the work, and what its chain holds before that, and answers.
+    fn end(self: Pin<&mut Self>, ended: Result<W::Output, Ended>) -> Option<Waker> {
+        let mut this = self.project();
+        *this.standing = None;
+        discard(catch_unwind(AssertUnwindSafe(|| this.work.set(None))));
+        discard(this.kept.take());
+        this.answer.take().and_then(|answer| answer.answer(ended))
     }
 }
 
-impl<W: Future> Future for Rest<W> {
-    type Output = Result<W::Output, Ended>;
+impl<W, C, A> Future for Cell<W, C, A>
+where
+    W: Future,
+    C: Stand,
+    A: Answer<W::Output>,
+{
+    type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let (Some(standing), Some(work)) = (&mut this.standing, &mut this.work) else {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.as_mut().project();
+        let (Some(standing), Some(work)) = (this.standing, this.work.as_pin_mut()) else {
             // Polled again after its end: nobody does.
             return Poll::Pending;
         };
-        let polled = this.chain.run(standing, || {
-            frame::within(this.name, || {
-                catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)))
+        let polled = this.stand.run(standing, || {
+            frame::within(*this.name, || {
+                catch_unwind(AssertUnwindSafe(|| work.poll(cx)))
             })
         });
         let ended = ready!(outcome(polled, this.kept.as_mut()));
-        this.end();
-        Poll::Ready(ended)
+        wake(self.end(ended));
+        Poll::Ready(())
     }
 }
 
@@ -321,50 +369,17 @@ where
             // Started before its grant: nobody does.
             return Begun::Ended(None);
         };
-        let begun = self.span.scope(|| begin_in(&self.chain, make, held, cx));
-        let answer = self.answer.take();
+        let (chain, answer) = (self.chain.clone(), self.answer.take());
+        let begun = self
+            .span
+            .scope(|| begin_in(&self.chain, || chain, make, held, cx));
         match begun {
-            Ok(ended) => Begun::Ended(answer.and_then(|answer| answer.answer(ended))),
-            Err(mut rest) => {
-                rest.chain = std::mem::take(&mut self.chain);
+            Ok(ended) => Begun::Ended(answer.and_then(|answer: A| answer.answer(ended))),
+            Err(mut cell) => {
+                *cell.as_mut().project().answer = answer;
                 let span = std::mem::replace(&mut self.span, Span::none());
-                Begun::Suspended(Box::pin(span.carry(Answering { rest, answer })))
+                Begun::Suspended(span.work(cell))
             }
-        }
-    }
-}
-
-/// Queued work that has begun and suspended.
-struct Answering<W: Future, A: Answer<W::Output>> {
-    rest: Rest<W>,
-    answer: Option<A>,
-}
-
-impl<W: Future, A: Answer<W::Output>> Unpin for Answering<W, A> {}
-
-impl<W: Future, A: Answer<W::Output>> Answering<W, A> {
-    fn tell(&mut self, ended: Result<W::Output, Ended>) {
-        if let Some(answer) = self.answer.take() {
-            wake(answer.answer(ended));
-        }
-    }
-}
-
-impl<W: Future, A: Answer<W::Output>> Future for Answering<W, A> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let ended = ready!(Pin::new(&mut self.rest).poll(cx));
-        self.tell(ended);
-        Poll::Ready(())
-    }
-}
-
-impl<W: Future, A: Answer<W::Output>> Drop for Answering<W, A> {
-    fn drop(&mut self) {
-        if self.answer.is_some() {
-            self.rest.end();
-            self.tell(Err(Ended::Closed(true)));
         }
     }
 }

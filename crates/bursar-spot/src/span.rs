@@ -4,8 +4,13 @@
 //! What a turn's end makes due is started by whoever ended it, and has to be told whose it is. No span is entered, cloned
 //! or dropped under a lock: a subscriber is user code.
 
+use std::future::Future;
+use std::pin::Pin;
+
 use tracing::Instrument as _;
 use tracing::instrument::Instrumented;
+
+use crate::resident::Work;
 
 /// See the module.
 #[derive(Debug)]
@@ -30,5 +35,13 @@ impl Span {
     /// Takes it along into a task.
     pub(crate) fn carry<F>(self, future: F) -> Instrumented<F> {
         future.instrument(self.0)
+    }
+
+    /// As `carry`, for work that lies in its cell.
+    pub(crate) fn work<F: Future<Output = ()> + Send + 'static>(self, cell: Pin<Box<F>>) -> Work {
+        if self.0.is_none() {
+            return cell;
+        }
+        Box::pin(self.carry(cell))
     }
 }

@@ -171,11 +171,10 @@ where
                 let held = Held::new(to.strand, taken.state, to.lane.cloned());
                 return match frame::descend(|| begin(make, held)) {
                     Ok(ended) => Poll::Ready(Some(to.ended(ended))),
-                    Err(mut rest) => {
-                        let tie = rest.tie();
+                    Err(mut cell) => {
                         let (requester, reply) = Requester::new(waker.clone());
-                        let work = Span::current().carry(rest.answering(requester));
-                        resident::give(exec, Box::pin(work));
+                        let tie = cell.as_mut().leave(requester);
+                        resident::give(exec, Span::current().work(cell));
                         self.asking = Asking::Waiting(Waiting {
                             reply,
                             ticket: None,
