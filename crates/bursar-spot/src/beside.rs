@@ -122,11 +122,14 @@ pub(crate) fn register<S: Send + 'static>(
     let ticks = schedule.begin(common.shared.moments.now());
     // For a name that is new. Made before the lock, which its lane takes, and dropped after it.
     let fresh = Timer::new(Lane::open(strand), name);
+    // Lent to the closure: what is refused is dropped after the lock.
+    let mut handler = Some(handler);
     let registered = strand.beside(|beside| {
         let things = beside.things();
         if things.closed {
             return None;
         }
+        let handler = handler.take()?;
         let timer = match things.find(name) {
             Some(known) => Arc::clone(known),
             None => {

@@ -22,7 +22,7 @@ use std::thread;
 use bursar::seam::{Chain, Standing, Tie};
 use pin_project_lite::pin_project;
 
-use crate::contain::{discard, wake};
+use crate::contain::{contained, discard, forget, wake};
 use crate::frame::{self, Begun, BodyId, Due, Kept, Start};
 use crate::held::{Held, Lane};
 use crate::reply::Requester;
@@ -39,21 +39,22 @@ pub(crate) enum Ended {
 
 /// What came of a poll, and whether the body is to be abandoned; ready if it was the last.
 #[inline]
-fn outcome<T>(
-    (polled, abandoned): (thread::Result<Poll<T>>, bool),
-    kept: Option<&mut Kept>,
-) -> Poll<Result<T, Ended>> {
+fn outcome<T>((polled, abandoned): (thread::Result<Poll<T>>, bool)) -> Poll<Result<T, Ended>> {
     Poll::Ready(match polled {
         Ok(Poll::Pending) if !abandoned => return Poll::Pending,
         Ok(Poll::Pending) => Err(Ended::Closed(true)),
         Ok(Poll::Ready(out)) => Ok(out),
-        Err(panic) => {
-            if let Some(turn) = kept {
-                turn.panicked();
-            }
-            Err(Ended::Panicked(message(panic)))
-        }
+        Err(panic) => Err(Ended::Panicked(message(panic))),
     })
+}
+
+/// Drops what is left of a body.
+#[inline]
+fn bury<T>(body: BodyId, ended: &Result<T, Ended>, end: impl FnOnce()) {
+    match ended {
+        Err(Ended::Panicked(_)) => frame::failing(body, end),
+        _ => contained(end),
+    }
 }
 
 /// What a body stands in while it is polled.
@@ -124,12 +125,12 @@ pin_project! {
     }
 }
 
+/// What comes of a first poll: the end, or what suspended.
+type Begins<W, C, A> = Result<Result<<W as Future>::Output, Ended>, Pin<Box<Cell<W, C, A>>>>;
+
 /// Polls the work of a turn once, on the chain of whoever asks for it here. What suspended is to be completed.
 #[inline]
-pub(crate) fn begin<S, M, W, A>(
-    make: M,
-    held: Held<S>,
-) -> Result<Result<W::Output, Ended>, Pin<Box<Cell<W, Alone, A>>>>
+pub(crate) fn begin<S, M, W, A>(make: M, held: Held<S>) -> Begins<W, Alone, A>
 where
     S: Send + 'static,
     M: FnOnce(Held<S>) -> W,
@@ -148,7 +149,7 @@ fn begin_in<S, M, W, C, A>(
     make: M,
     held: Held<S>,
     cx: &mut Context<'_>,
-) -> Result<Result<W::Output, Ended>, Pin<Box<Cell<W, C, A>>>>
+) -> Begins<W, C, A>
 where
     S: Send + 'static,
     M: FnOnce(Held<S>) -> W,
@@ -180,13 +181,10 @@ where
             }))
         })
     });
-    match outcome(polled, kept.as_mut()) {
+    match outcome(polled) {
         Poll::Ready(ended) => {
             drop(standing);
-            discard(cell);
-            if kept.is_some() {
-                discard(kept);
-            }
+            bury(name, &ended, || drop((cell, kept)));
             Ok(ended)
         }
         Poll::Pending => {
@@ -217,8 +215,8 @@ where
     fn end(self: Pin<&mut Self>, ended: Result<W::Output, Ended>) -> Option<Waker> {
         let mut this = self.project();
         *this.standing = None;
-        discard(catch_unwind(AssertUnwindSafe(|| this.work.set(None))));
-        discard(this.kept.take());
+        bury(*this.name, &ended, || this.work.set(None));
+        bury(*this.name, &ended, || *this.kept = None);
         this.answer.take().and_then(|answer| answer.answer(ended))
     }
 }
@@ -242,8 +240,8 @@ where
                 catch_unwind(AssertUnwindSafe(|| work.poll(cx)))
             })
         });
-        let ended = ready!(outcome(polled, this.kept.as_mut()));
-        wake(self.end(ended));
+        let ended = ready!(outcome(polled));
+        frame::tell(self.end(ended));
         Poll::Ready(())
     }
 }
@@ -259,7 +257,7 @@ fn message(panic: Box<dyn Any + Send>) -> Box<str> {
         (None, None) => "a panic without words".into(),
     };
     // Whatever it was may panic again when it is dropped.
-    discard(panic);
+    forget(panic);
     said
 }
 

@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
-use crate::contain::wake;
+use crate::contain::{contained, forget, wake};
 use crate::exec::{Exec, ExecId, Join};
 use crate::resident::{self, Work};
 use crate::sync::{get, replace, thread_local};
@@ -104,6 +104,7 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static BODY: Cell<BodyId> = const { Cell::new(0) };
     static ABANDONED: Cell<bool> = const { Cell::new(false) };
+    static FAILED: Cell<BodyId> = const { Cell::new(0) };
     static MAKING: Cell<BodyId> = const { Cell::new(0) };
     static LET_GO: Cell<bool> = const { Cell::new(false) };
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
@@ -114,43 +115,39 @@ thread_local! {
 
 /// Sees to it that due work is started, in that executor.
 pub(crate) fn start(due: Due, exec: &Exec) {
-    let mode = MODE.try_with(Cell::get);
-    match mode {
-        // The thread is ending and its list is gone.
-        Err(_) => spawn_due(exec, due),
-        Ok(Mode::Outside) => {
+    let here = match get(&MODE) {
+        Mode::Outside => {
             let _mode = enter(Mode::Spawning);
             spawn_due(exec, due);
-            spawn_all();
+            return spawn_all();
         }
-        Ok(mode) => {
-            let here = match mode {
-                Mode::Inside(id) | Mode::Due(id) => Some(id),
-                Mode::Outside | Mode::Spawning => None,
-            };
-            if let Some(id) = here {
-                replace(&MODE, Mode::Due(id));
-            }
-            let elsewhere = (here != Some(exec.id())).then(|| exec.clone());
-            let mut entry = Some(Entry { due, elsewhere });
-            // Nothing of a user's runs while the list is borrowed; without a list the thread is ending.
-            let _kept = DUE.try_with(|list| list.borrow_mut().extend(entry.take()));
-            if let Some(entry) = entry {
-                entry.spawn();
-            }
+        Mode::Spawning => None,
+        Mode::Inside(id) | Mode::Due(id) => {
+            replace(&MODE, Mode::Due(id));
+            Some(id)
         }
+    };
+    let elsewhere = (here != Some(exec.id())).then(|| exec.clone());
+    let mut entry = Some(Entry { due, elsewhere });
+    list(|list| list.extend(entry.take()));
+    if let Some(entry) = entry {
+        entry.spawn();
     }
 }
 
+/// This thread's list, unless the thread is ending. Nothing of a user's runs while it is borrowed.
+fn list<R>(of: impl FnOnce(&mut VecDeque<Entry>) -> R) -> Option<R> {
+    DUE.try_with(|list| of(&mut list.borrow_mut())).ok()
+}
+
 fn pop() -> Option<Entry> {
-    DUE.with(|list| {
-        let mut list = list.borrow_mut();
+    list(|list| {
         let due = list.pop_front();
         if list.is_empty() && list.capacity() > BATCH {
             *list = VecDeque::new();
         }
         due
-    })
+    })?
 }
 
 fn spawn_all() {
@@ -188,7 +185,7 @@ impl Future for Started {
         }
         if let Self::Due(due) = std::mem::replace(&mut *self, Self::Over) {
             match due.start(cx) {
-                Begun::Ended(requester) => told(requester),
+                Begun::Ended(requester) => tell(requester),
                 Begun::Suspended(work) => {
                     *self = Self::Suspended(work);
                     return Poll::Pending;
@@ -225,15 +222,17 @@ impl<F: Future> Future for Task<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if get(&MODE) != Mode::Outside {
-            return this.future.poll(cx);
-        }
-        replace(&MODE, Mode::Inside(*this.exec));
+        let mode = enter(Mode::Inside(*this.exec));
+        // A runtime may be driven inside of a turn: what is due out there is not this task's.
+        let outer = (mode.before != Mode::Outside).then(|| list(std::mem::take));
         let polled = catch_unwind(AssertUnwindSafe(|| this.future.poll(cx)));
         if get(&MODE) == Mode::Due(*this.exec) {
             drain();
         }
-        replace(&MODE, Mode::Outside);
+        if let Some(Some(outer)) = outer {
+            list(|due| *due = outer);
+        }
+        drop(mode);
         polled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
@@ -261,7 +260,7 @@ fn drain() {
                 }
             }
             // Bodies keep their panics; what escapes is that of a user's drop, which the hook has reported.
-            Err(_reported) => {}
+            Err(panic) => forget(panic),
         }
     }
     wake_all(&mut ended);
@@ -270,16 +269,14 @@ fn drain() {
     spawn_all();
 }
 
-/// A requester to be woken when the batch is over.
-fn told(requester: Option<Waker>) {
-    if let Some(requester) = requester {
-        let mut ended = replace(&ENDED, Vec::new());
-        ended.push(requester);
-        replace(&ENDED, ended);
-        if let Mode::Inside(id) = get(&MODE) {
-            replace(&MODE, Mode::Due(id));
-        }
+/// Wakes a requester: when the batch is over, if its turn's end made one due here.
+pub(crate) fn tell(requester: Option<Waker>) {
+    if !matches!(get(&MODE), Mode::Due(_)) {
+        return wake(requester);
     }
+    let mut ended = replace(&ENDED, Vec::new());
+    ended.extend(requester);
+    replace(&ENDED, ended);
 }
 
 fn wake_all(requesters: &mut Vec<Waker>) {
@@ -359,13 +356,20 @@ pub(crate) fn abandon(body: BodyId) -> bool {
     inside
 }
 
-/// A turn that its closure let go, for as long as the body lasts.
-pub(crate) trait Keep: Send {
-    /// The body panicked in it.
-    fn panicked(&mut self);
+/// Drops what is left of a body that panicked: a turn in it panicked with it.
+pub(crate) fn failing(body: BodyId, end: impl FnOnce()) {
+    let before = replace(&FAILED, body);
+    contained(end);
+    replace(&FAILED, before);
 }
 
-pub(crate) type Kept = Box<dyn Keep>;
+/// Whether a body of that name is what panicked, here.
+pub(crate) fn has_failed(body: BodyId) -> bool {
+    std::thread::panicking() || get(&FAILED) == body
+}
+
+/// A turn that its closure let go, for as long as the body lasts.
+pub(crate) type Kept = Box<dyn Send>;
 
 /// Calls the closure that makes a body's work. With the work comes the turn, if the closure let it go: one that takes no
 /// notice of its turn has it all the same.

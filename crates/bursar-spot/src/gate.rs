@@ -205,6 +205,21 @@ impl<S, J> Gate<S, J> {
         self.phase != Phase::Open || self.busy.as_ref().is_some_and(|busy| busy.line.len() > 0)
     }
 
+    /// Whether work of the lane that came now would be the first to wait.
+    pub(crate) fn first(&self, lane: LaneIndex) -> bool {
+        let Some(busy) = &self.busy else {
+            return self.phase == Phase::Open;
+        };
+        let own = lane.and_then(|lane| busy.lanes.get(lane as usize));
+        let of_gate = if self.uses_gate(lane) {
+            busy.line.len()
+        } else {
+            0
+        };
+        let of_lane = own.map_or(0, |lane| lane.aside.len() + lane.outside.len());
+        self.phase == Phase::Open && of_gate + of_lane == 0
+    }
+
     /// What a yielded body waited for has come: it takes the gate if that is free, else it lines up.
     pub(crate) fn comes_back(&mut self, ticket: Ticket, waker: &mut Option<Waker>) -> Come<S> {
         let held = self.held;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bursar::seam::{self, HoldId, Standing};
 
 use crate::error::CloseReason;
-use crate::frame::{self, BodyId, Keep};
+use crate::frame::{self, BodyId};
 use crate::line::Ticket;
 use crate::strand::{Strand, index};
 use crate::watch::Watched;
@@ -66,8 +66,6 @@ pub(crate) struct Held<S: Send + 'static> {
     watched: Watched,
     body: BodyId,
     gone: bool,
-    /// Its body panicked, and has been caught since.
-    panicked: bool,
 }
 
 impl<S: Send + 'static> Held<S> {
@@ -84,7 +82,6 @@ impl<S: Send + 'static> Held<S> {
             watched: strand.watched(),
             body: frame::number(),
             gone: false,
-            panicked: false,
         }
     }
 
@@ -152,12 +149,6 @@ impl<S: Send + 'static> Held<S> {
     }
 }
 
-impl<S: Send + 'static> Keep for Held<S> {
-    fn panicked(&mut self) {
-        self.panicked = true;
-    }
-}
-
 impl<S: Send + 'static> Drop for Held<S> {
     #[inline]
     fn drop(&mut self) {
@@ -172,15 +163,13 @@ impl<S: Send + 'static> Drop for Held<S> {
                 watched: std::mem::take(&mut self.watched),
                 body: self.body,
                 gone: false,
-                panicked: false,
             }));
             return;
         }
         self.watched.ends();
         // A body may outlive its turn, and then asks as any.
         seam::regate(self.body, None, None);
-        let panicked = self.panicked || std::thread::panicking();
-        if self.strand.common.close_on_panic && panicked {
+        if self.strand.common.close_on_panic && frame::has_failed(self.body) {
             self.strand.close(CloseReason::Panicked);
         }
         self.strand
@@ -238,7 +227,6 @@ impl<S: Send + 'static> Away<S> {
                 watched: self.strand.watched(),
                 body: self.body,
                 gone: false,
-                panicked: false,
             };
             held.holds_again();
             Some(held)

@@ -218,7 +218,10 @@ impl Host {
     ///
     /// # Errors
     /// [`InvalidOperation`](SpotErrorKind::InvalidOperation): the name is empty, or that of a Spot of another type or
-    /// kind, or of one that is closing and whose turn asks.
+    /// kind, or of one that is closing and whose turn asks. [`ShuttingDown`](SpotErrorKind::ShuttingDown): the host takes
+    /// nothing in any more. [`DeadlineExceeded`](SpotErrorKind::DeadlineExceeded): one that is closing was waited for longer
+    /// than the runtime's nested wait, by an asker that holds something. [`Closed`](SpotErrorKind::Closed): somebody else
+    /// made it, and it has closed since.
     ///
     /// # Cancel safety
     /// Nothing is lost when it is dropped.

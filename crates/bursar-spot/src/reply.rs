@@ -50,25 +50,31 @@ impl<T> Requester<T> {
 impl<T> Reply<T> {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Ended>> {
         let mut slot = lock(&self.0);
+        let mut fresh = None;
         if let Slot::Waits(waker) = &*slot {
             if waker.will_wake(cx.waker()) {
                 return Poll::Pending;
             }
             drop(slot);
-            let fresh = Slot::Waits(cx.waker().clone());
+            fresh = Some(cx.waker().clone());
             slot = lock(&self.0);
-            if matches!(&*slot, Slot::Waits(_)) {
-                let old = std::mem::replace(&mut *slot, fresh);
-                drop(slot);
-                discard(old);
-                return Poll::Pending;
+        }
+        let (polled, old) = match (std::mem::replace(&mut *slot, Slot::Gone), fresh) {
+            (Slot::Waits(old), Some(fresh)) => {
+                *slot = Slot::Waits(fresh);
+                (Poll::Pending, Some(old))
             }
-        }
-        match std::mem::replace(&mut *slot, Slot::Gone) {
-            Slot::Ended(ended) => Poll::Ready(ended),
+            (Slot::Waits(waker), None) => {
+                *slot = Slot::Waits(waker);
+                (Poll::Pending, None)
+            }
+            (Slot::Ended(ended), fresh) => (Poll::Ready(ended), fresh),
             // Polled again after its end: nobody does.
-            Slot::Waits(_) | Slot::Gone => Poll::Pending,
-        }
+            (Slot::Gone, fresh) => (Poll::Pending, fresh),
+        };
+        drop(slot);
+        discard(old);
+        polled
     }
 }
 

@@ -107,7 +107,10 @@ impl<S: Send + 'static, K: Kind> Spot<S, K> {
     /// Takes a turn right here: it lasts until what comes back is dropped, and cannot yield.
     ///
     /// # Errors
-    /// The Spot has closed.
+    /// [`Closed`](crate::SpotErrorKind::Closed): the Spot has closed. [`ShuttingDown`](crate::SpotErrorKind::ShuttingDown):
+    /// its host takes nothing in any more. [`InvalidOperation`](crate::SpotErrorKind::InvalidOperation): the turn that asks
+    /// holds the gate already. [`DeadlineExceeded`](crate::SpotErrorKind::DeadlineExceeded): the asker holds something that
+    /// others may wait for, and it took longer than its runtime's nested wait.
     ///
     /// # Cancel safety
     /// Dropping the future gives its place up.

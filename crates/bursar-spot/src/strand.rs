@@ -1,7 +1,8 @@
 //! One Spot's strand: the gate behind its lock, and what the gate says carried out after it.
 //!
 //! Invariants:
-//! 1. The lock is a leaf. No user code runs under it: wakers, jobs and states are cloned before it and dropped after it.
+//! 1. The lock comes before a timer's and the host's moments, and before no other. No user code runs under it: wakers, jobs
+//!    and states are cloned before it and dropped after it.
 //! 2. Every grant reaches somebody: a job that is started, a waker that is woken, and when either is dropped instead,
 //!    what it held passes on from its drop.
 //! 3. What a turn holds ends in one place, [`Held::drop`].
@@ -127,7 +128,7 @@ impl<S: Send + 'static> Strand<S> {
         let futile = get(&FUTILE);
         if futile < PATIENCE || futile % RETRY == 0 {
             for _ in 0..LOOKS {
-                if self.look(|gate| gate.contended()) {
+                if !self.look(|gate| gate.first(lane)) {
                     return None;
                 }
                 for _ in 0..PAUSES {

@@ -170,3 +170,52 @@ async fn f5_a_lane_whose_first_work_is_withdrawn_goes_on_with_the_next() {
     long.await.expect("no panic").expect("a turn");
     first.await.expect("no panic").expect("a turn");
 }
+
+/// A turn drives another executor, in which another host's turn ends for somebody on a thread of its own.
+#[test]
+fn f13_a_requester_hears_of_a_turn_that_ran_inside_of_anothers() {
+    let outer = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .expect("an executor");
+    let inner = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("an executor that its turn drives");
+    let runtime = Runtime::builder().resource("unit", 1).build();
+    let runtime = runtime.expect("a runtime");
+    let made = |tokio: &tokio::runtime::Runtime, name: &str| {
+        let _inside = tokio.enter();
+        let spot = Host::new(&runtime).create(name, 0_u32);
+        spot.expect("a name that is free")
+    };
+    let (drives, asked) = (made(&outer, "drives"), made(&inner, "asked"));
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (end, ends) = tokio::sync::oneshot::channel();
+    let (heard, hears) = std::sync::mpsc::channel();
+    let asks = std::thread::spawn(move || {
+        begins.recv().expect("the turn begins");
+        let own = tokio::runtime::Builder::new_current_thread().build();
+        let answer = own
+            .expect("an executor")
+            .block_on(asked.request(|_turn| async { 7 }));
+        heard
+            .send(answer.expect("a turn"))
+            .expect("the test listens");
+        end.send(()).expect("the turn waits");
+    });
+    outer.block_on(async {
+        let held = drives.enter().await.expect("an open Spot");
+        // Started by whoever ends the turn before it.
+        let turn = drives.send(move |_turn| async move {
+            tokio::task::block_in_place(|| {
+                begun.send(()).expect("somebody waits");
+                inner.block_on(ends).expect("an end");
+            });
+        });
+        turn.await.expect("an open Spot");
+        drop(held);
+        drives.request(|_turn| async {}).await.expect("a turn");
+    });
+    assert_eq!(hears.recv_timeout(Duration::from_secs(60)), Ok(7));
+    asks.join().expect("no panic");
+}

@@ -4,6 +4,9 @@
 
 mod common;
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use bursar::Classify;
 use bursar_spot::{SpotErrorKind, Turn};
 use common::{Door, Log, Shared, host, log, settle, step};
@@ -305,4 +308,46 @@ async fn f13_a_long_line_is_worked_off_without_recursion() {
     drop(entered);
     let last = spot.request(|mut turn| async move { *turn.state() });
     assert_eq!(last.await.unwrap(), 100_000);
+}
+
+/// Polls one after the other, and keeps both until it is dropped itself.
+struct Both<A, B>(A, B);
+
+impl<A: Future + Unpin, B: Future + Unpin> Future for Both<A, B> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let one = Pin::new(&mut self.0).poll(cx).is_ready();
+        let other = Pin::new(&mut self.1).poll(cx).is_ready();
+        if one && other {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+/// The turn stands beside the panic, not on the stack that it unwinds.
+#[tokio::test]
+async fn f12_a_turn_that_lies_beside_a_panic_has_panicked_as_well() {
+    for suspends in [false, true] {
+        let (host, ..) = host();
+        let spot = host.spot("s").close_on_panic().create(0_u32).unwrap();
+        let result = spot.request(move |turn| {
+            let holds = Box::pin(async move {
+                std::future::pending::<()>().await;
+                drop(turn);
+            });
+            let panics = Box::pin(async move {
+                if suspends {
+                    tokio::task::yield_now().await;
+                }
+                panic!("beside the turn");
+            });
+            Both(holds, panics)
+        });
+        assert_eq!(result.await.unwrap_err().kind(), SpotErrorKind::Panicked);
+        settle().await;
+        assert!(!spot.is_open(), "suspends: {suspends}");
+    }
 }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use bursar_spot::Turn;
-use common::{Log, host, log, settle, step};
+use bursar_spot::{Schedule, SpotErrorKind, Turn};
+use common::{Log, host, log, ms, settle, step};
 
 /// Panics when it is woken, or when it goes.
 struct Hostile {
@@ -144,4 +144,52 @@ async fn f11_a_spot_closes_though_a_waker_of_its_work_panics() {
     close.ready().unwrap();
     assert!(host.find::<Log>("s").is_none());
     work.abort();
+}
+
+#[tokio::test]
+async fn f8_a_handler_that_a_closed_spot_refuses_goes_after_its_lock() {
+    let (host, spot, _) = log("s");
+    let actor = spot.actor(());
+    host.close("s").await.unwrap();
+    // The last owner of a lane, whose end takes the Spot's lock.
+    let refused = spot.timer("t", Schedule::every(ms(1)), move |_turn, _tick| {
+        let _own = actor.clone();
+        async {}
+    });
+    assert_eq!(refused.unwrap_err().kind(), SpotErrorKind::Closed);
+}
+
+/// Panics when it is woken, and so does what it panics with when that is dropped.
+struct Twice;
+
+impl Wake for Twice {
+    fn wake(self: Arc<Self>) {
+        struct Left;
+
+        impl Drop for Left {
+            fn drop(&mut self) {
+                panic!("what a panic left behind");
+            }
+        }
+
+        std::panic::panic_any(Left);
+    }
+}
+
+#[tokio::test]
+async fn f12_a_panic_that_leaves_a_panic_behind_stops_nothing() {
+    let (_host, spot, _) = log("s");
+    for _ in 0..3 {
+        let held = spot.enter().await.unwrap();
+        let mut first = pin!(spot.request(|_turn| async {}));
+        let waker = Waker::from(Arc::new(Twice));
+        let polled = first.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let mut second = step(spot.request(|_turn| async { 2 }));
+        second.pending();
+        drop(held);
+        settle().await;
+        first.await.unwrap();
+        assert_eq!(second.ready().unwrap(), 2);
+    }
 }
