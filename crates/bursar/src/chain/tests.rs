@@ -206,8 +206,8 @@ fn f7_a_gate_that_is_let_go_from_under_a_call_is_held_no_more() {
 fn b11_what_ties_a_turn_to_its_requester_cuts_the_turn_alone() {
     let mut standing = Standing::new(None, 7, Some(HoldId::unique()), None);
     let ((turns, own, tie), record) = inside_of(8, || {
-        let turns = standing.here(Chain::current);
-        (turns, Chain::current(), standing.tie())
+        let own = Chain::current();
+        (standing.here(Chain::current), own, standing.tie())
     });
     drop(tie);
     turns.scope(|| assert!(!inside(8)));
