@@ -223,9 +223,14 @@ fn e2_a_key_says_who_holds_it_and_who_waits() {
 
     drop(first);
     let [second, third, fourth] = &mut rest;
-    assert_eq!(runtime.snapshot().keys_unnoticed, 1);
+    let passed = runtime.snapshot();
+    assert_eq!(passed.keys_unnoticed, 1);
+    let said = "1 key passed to calls that nobody has polled since";
+    assert!(passed.to_string().contains(said), "\n{passed}");
     let second = assert_ready_ok!(second.poll());
-    assert_eq!(runtime.snapshot().keys_unnoticed, 0);
+    let noticed = runtime.snapshot();
+    assert_eq!(noticed.keys_unnoticed, 0);
+    assert!(!noticed.to_string().contains(said), "\n{noticed}");
     drop(second);
     let third = assert_ready_ok!(third.poll());
     let of = key(&runtime);

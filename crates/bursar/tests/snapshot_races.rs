@@ -60,6 +60,7 @@ fn assert_sound(of: &Snapshot) {
     for budget in &of.budgets {
         assert!(budget.in_use <= budget.capacity + budget.owed, "\n{of}");
         assert!(budget.unnoticed <= budget.in_use, "\n{of}");
+        assert!(budget.holders.iter().all(|of| of.units > 0), "\n{of}");
         let held: u32 = budget.holders.iter().map(|of| of.units).sum();
         assert_eq!(held + budget.unattributed, budget.in_use, "\n{of}");
         let queued: u32 = budget.queue.iter().map(|run| run.calls).sum();

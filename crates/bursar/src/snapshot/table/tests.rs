@@ -54,6 +54,20 @@ fn e2_the_smaller_holders_are_counted_and_so_is_what_moves() {
     assert_eq!(held(FEW + 3, 1), "o0 1, o1 1, o2 1, o3 1, 3 more, 1 moving");
 }
 
+#[test]
+fn e2_of_a_queue_the_first_are_told() {
+    let queue = |runs: usize| -> Vec<QueuedSnapshot> {
+        let run = |number: usize| QueuedSnapshot {
+            operation: format!("o{number}").into(),
+            calls: 1 + (number == 1) as u32,
+            units: 1,
+        };
+        (0..runs).map(run).collect()
+    };
+    assert_eq!(line(&queue(FEW)), "o0, o1 x2, o2, o3");
+    assert_eq!(line(&queue(FEW + 1)), "o0, o1 x2, o2, o3, ...");
+}
+
 /// What is left out is said to be.
 #[test]
 fn rows_that_are_not_shown_are_counted() {
