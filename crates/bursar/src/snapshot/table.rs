@@ -83,7 +83,7 @@ impl Snapshot {
             if budget.unnoticed > 0 {
                 let units = number(budget.unnoticed, "unit was", "units were");
                 findings.push(format!(
-                    "{units} of budget {of} granted to calls that nobody has polled since"
+                    "of budget {of}, {units} granted to calls that nobody has polled since"
                 ));
             }
             if budget.owed > 0 {
