@@ -210,6 +210,13 @@ impl Transport {
             let none = HeaderValue::from_static("0");
             request.headers_mut().insert(header::CONTENT_LENGTH, none);
         }
+        if source.length().is_none() && matches!(*outgoing.method, Method::GET | Method::HEAD) {
+            // Without it hyper sends no stream with these, and says nothing. It leaves the header out over HTTP/2.
+            let chunked = HeaderValue::from_static("chunked");
+            request
+                .headers_mut()
+                .insert(header::TRANSFER_ENCODING, chunked);
+        }
         let proxy = self.proxy.as_ref().filter(|_| !is_https(outgoing.uri));
         if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
             request
@@ -407,9 +414,10 @@ impl Flight {
         if self.stage == Stage::Over {
             return;
         }
-        self.exchange.abandon_rest();
+        let sealed = self.exchange.abandon_rest();
         self.stage = Stage::Over;
-        if let Some(lease) = self.lease.take() {
+        // A connection that still has this request to send is no use to the next.
+        if let Some(lease) = self.lease.take().filter(|_| !sealed) {
             lease.give_back();
         }
     }
@@ -421,7 +429,9 @@ impl Drop for Flight {
             Stage::Waiting => {
                 self.exchange.abandon();
             }
-            Stage::Answered => self.exchange.abandon_rest(),
+            Stage::Answered => {
+                self.exchange.abandon_rest();
+            }
             Stage::Over => {}
         }
     }

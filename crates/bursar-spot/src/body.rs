@@ -180,7 +180,10 @@ where
     match outcome(polled) {
         Poll::Ready(ended) => {
             drop(standing);
-            bury(name, &ended, || drop((cell, kept)));
+            bury(name, &ended, || drop(cell));
+            if kept.is_some() {
+                bury(name, &ended, || drop(kept));
+            }
             Ok(ended)
         }
         Poll::Pending => {
@@ -352,9 +355,10 @@ where
 {
     fn drop(&mut self) {
         if let Some(answer) = self.answer.take() {
+            let began = self.make.is_none();
             discard(self.make.take());
             discard(self.held.take());
-            wake(answer.answer(Err(Ended::Closed(false))));
+            wake(answer.answer(Err(Ended::Closed(began))));
         }
     }
 }
@@ -384,11 +388,12 @@ where
             // Started before its grant: nobody does.
             return Begun::Ended(None);
         };
-        let answer = self.answer.take();
         let later = || self.chain.clone();
         let begun = self
             .span
             .scope(|| begin_in(&self.chain, later, make, held, cx));
+        // Until here it is in this work: should a subscriber panic in the span, the answer goes with that.
+        let answer = self.answer.take();
         match begun {
             Ok(ended) => Begun::Ended(answer.and_then(|answer: A| answer.answer(ended))),
             Err(mut cell) => {

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. A resident has at most one piece of work, in its slot or in its task.
-//! 2. It lies in at most one thread's list, and only while its slot is idle.
+//! 2. It lies in at most one thread's list, only while its slot is idle, and ends with that thread.
 //! 3. Work that is put into a slot is polled or dropped: whoever ends a resident takes out what lies there.
 //!
 //! The slot's lock is a leaf. Work and wakers are dropped and woken after it.
@@ -40,8 +40,19 @@ struct Resident {
     slot: Mutex<Slot>,
 }
 
+/// Those of a thread. When that ends nobody else would find them: they end with it.
+struct Idle(Vec<Arc<Resident>>);
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        for resident in self.0.drain(..) {
+            resident.dismiss();
+        }
+    }
+}
+
 thread_local! {
-    static IDLE: RefCell<Vec<Arc<Resident>>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Idle> = const { RefCell::new(Idle(Vec::new())) };
 }
 
 /// Has work polled by a task of that executor from now on.
@@ -73,7 +84,9 @@ pub(crate) fn give(exec: &Exec, work: Work) {
 
 fn idle() -> Option<Arc<Resident>> {
     // Without a list the thread is ending.
-    IDLE.try_with(|idle| idle.borrow_mut().pop()).ok().flatten()
+    IDLE.try_with(|idle| idle.borrow_mut().0.pop())
+        .ok()
+        .flatten()
 }
 
 impl Resident {
@@ -127,7 +140,7 @@ impl Residence {
                 *slot = Slot::Idle(waker);
                 drop(slot);
                 let kept = IDLE.try_with(|idle| {
-                    let mut idle = idle.borrow_mut();
+                    let idle = &mut idle.borrow_mut().0;
                     let room = idle.len() < KEPT;
                     if room {
                         idle.push(Arc::clone(&self.resident));

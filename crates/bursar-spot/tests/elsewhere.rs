@@ -219,3 +219,38 @@ fn f13_a_requester_hears_of_a_turn_that_ran_inside_of_anothers() {
     assert_eq!(hears.recv_timeout(Duration::from_secs(60)), Ok(7));
     asks.join().expect("no panic");
 }
+
+/// An executor that is driven by one thread after another, each of which ends.
+#[test]
+fn f1_threads_that_end_leave_no_task_of_a_turn_behind() {
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("an executor");
+    let tokio = Arc::new(tokio);
+    let runtime = Runtime::builder().resource("unit", 1).build();
+    let host = {
+        let _inside = tokio.enter();
+        Host::new(&runtime.expect("a runtime"))
+    };
+    let spot = host.create("s", 0_u32).expect("a name that is free");
+    let suspends = |spot: bursar_spot::Spot<u32>| async move {
+        let turn = spot.request(|mut turn| async move {
+            yield_now().await;
+            *turn.state() += 1;
+        });
+        turn.await.expect("a turn");
+    };
+    for _ in 0..8 {
+        let (tokio, turn) = (Arc::clone(&tokio), suspends(spot.clone()));
+        std::thread::spawn(move || tokio.block_on(turn))
+            .join()
+            .expect("no panic");
+    }
+    // The last one's end is noticed when somebody drives the executor.
+    tokio.block_on(async {
+        for _ in 0..4 {
+            yield_now().await;
+        }
+    });
+    assert_eq!(tokio.metrics().num_alive_tasks(), 0);
+}

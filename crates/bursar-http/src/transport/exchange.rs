@@ -173,7 +173,7 @@ impl Exchange {
     }
 
     /// The caller leaves after the answer's head, or has it all: a request that is still being sent is stopped.
-    pub(crate) fn abandon_rest(&self) {
+    pub(crate) fn abandon_rest(&self) -> bool {
         let mut state = self.lock();
         state.left = true;
         let sender = state.sender.take();
@@ -182,12 +182,11 @@ impl Exchange {
             _ => None,
         };
         drop(state);
-        if let Some((wire, taken)) = taken {
-            wire.seal_partial(taken);
-        }
+        let sealed = taken.is_some_and(|(wire, taken)| wire.seal_partial(taken));
         if let Some(waker) = sender {
             waker.wake();
         }
+        sealed
     }
 
     /// Ready once nobody wants the body to be sent any more. A connection that can be sealed is, and asks in vain.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use http::uri::{Authority, Scheme};
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use tokio::sync::oneshot;
@@ -75,6 +75,8 @@ struct Connection {
 pub(super) struct Lease {
     connection: Connection,
     shared: Arc<Shared>,
+    /// Its server speaks HTTP/1.0, in which hyper would send no stream: for one request only.
+    once: bool,
 }
 
 impl Http1 {
@@ -114,7 +116,15 @@ async fn exchange(
         if open || !was_idle {
             let sent = connection.sender.try_send_request(request);
             let mut error = match sent.await {
-                Ok(response) => return Ok((response, Lease { connection, shared })),
+                Ok(response) => {
+                    let once = response.version() < Version::HTTP_11;
+                    let lease = Lease {
+                        connection,
+                        shared,
+                        once,
+                    };
+                    return Ok((response, lease));
+                }
                 Err(error) => error,
             };
             match error.take_message() {
@@ -147,13 +157,21 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An idle connection to there, unless there is none that is open.
+    /// An idle connection to there, unless there is none that is open and has come back lately. Whether its runtime has
+    /// closed in time what was idle for long is not asked: that may not have run.
     fn take(&self, target: &Uri) -> Option<Connection> {
         let authority = target.authority().map_or("", Authority::as_str);
         loop {
             let mut kept = self.lock();
             let idle = kept.idle[usize::from(is_https(target))].get_mut(authority)?;
-            let Idle { connection, .. } = idle.pop()?;
+            let Idle { connection, since } = idle.pop()?;
+            if ambient::now().duration_since(since) >= IDLE {
+                // Those before it came back before it.
+                let older = std::mem::take(idle);
+                drop(kept);
+                drop((connection, older));
+                return None;
+            }
             drop(kept);
             if !connection.sender.is_closed() {
                 return Some(connection);
@@ -246,9 +264,8 @@ async fn reap(shared: std::sync::Weak<Shared>, since: Instant, mut gone: oneshot
 impl Lease {
     /// The answer has been read to its end: another request may have the connection.
     pub(super) fn give_back(self) {
-        let Self { connection, shared } = self;
-        if !connection.sender.is_closed() {
-            shared.keep(connection);
+        if !self.once && !self.connection.sender.is_closed() {
+            self.shared.keep(self.connection);
         }
     }
 }

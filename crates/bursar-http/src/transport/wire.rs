@@ -119,19 +119,20 @@ impl Wire {
         unwritten
     }
 
-    /// Stops the connection of an exchange whose request has not been handed over whole. One that has may be serving
-    /// another exchange already.
-    pub(crate) fn seal_partial(&self, taken: Taken) {
+    /// Stops the connection of an exchange that has its answer while its request is still on its way: nobody else waits
+    /// for the rest of it. Tells whether it did. One whose request has left may be serving another exchange already.
+    pub(crate) fn seal_partial(&self, taken: Taken) -> bool {
         if self.shared {
-            return;
+            return false;
         }
         let mut state = self.lock();
-        if state.turn != taken.turn || state.whole {
-            return;
+        if state.turn != taken.turn || state.flushed {
+            return false;
         }
         let wakers = state.seal();
         drop(state);
         wake(wakers);
+        true
     }
 
     /// Ready once the exchange's last byte was written, or the wire has moved on.
@@ -426,5 +427,25 @@ impl fmt::Debug for Watched {
             .field("proxied", &self.proxied)
             .field("wire", &self.wire)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g10_a_connection_is_stopped_while_its_request_has_not_left() {
+        let wire = Wire::new(false);
+        let first = wire.begin();
+        wire.whole(first);
+        wire.lock().flushed = true;
+        assert!(!wire.seal_partial(first), "it has left");
+        let second = wire.begin();
+        assert!(!wire.seal_partial(first), "another one is under way");
+        // Handed over, and not written: the next one would wait for that.
+        wire.whole(second);
+        assert!(wire.seal_partial(second));
+        assert!(wire.lock().check().is_err());
     }
 }
