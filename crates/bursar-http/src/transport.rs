@@ -367,7 +367,7 @@ impl Sending {
             Err((misplaced, error)) => {
                 self.flight.stage = Stage::Over;
                 let sent = self.flight.exchange.failed();
-                let error = failed(error, sent);
+                let error = failed(error, sent, self.flight.exchange.body_failed());
                 Err(if misplaced && sent == Sent::Nothing {
                     Missed::Place(error)
                 } else {

@@ -342,3 +342,36 @@ fn g10_a_body_may_be_read_to_its_end_outside_of_a_runtime() {
     }
     assert_eq!(read, b"1");
 }
+
+#[test]
+fn g6_a_connection_that_went_with_its_runtime_is_no_fault_of_the_body() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (second, hears) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut read = [0; 4096];
+        assert!(peer.read(&mut read).unwrap() > 0);
+        peer.write_all(ok("1").as_bytes()).unwrap();
+        // The second is heard and has no answer.
+        assert!(peer.read(&mut read).unwrap() > 0);
+        second.send(()).unwrap();
+        while peer.read(&mut read).is_ok_and(|read| read > 0) {}
+    });
+    let client = Client::builder().base_url(&url).build().unwrap();
+    let tokio = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    };
+    let (connects, asks) = (tokio(), tokio());
+    let first = connects.block_on(client.get("/").fetch::<u8>());
+    assert_eq!(first.unwrap(), 1);
+    let request = client.post("/").json(&1).fetch::<u8>();
+    let asked = asks.spawn(request);
+    hears.recv().unwrap();
+    connects.shutdown_background();
+    let error = asks.block_on(asked).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.outcome(), Outcome::Uncertain);
+    server.join().unwrap();
+}

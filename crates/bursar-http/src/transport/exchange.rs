@@ -41,6 +41,8 @@ struct State {
     left: bool,
     /// Whoever sends the body on a connection that cannot be sealed.
     sender: Option<Waker>,
+    /// The request's own body failed.
+    body_failed: bool,
 }
 
 /// Which connection the pool has chosen.
@@ -90,6 +92,7 @@ impl Exchange {
                 submitter: None,
                 left: false,
                 sender: None,
+                body_failed: false,
             }),
         })
     }
@@ -132,6 +135,11 @@ impl Exchange {
         if let Stage::Taken(wire, taken) = &self.lock().stage {
             wire.whole(*taken);
         }
+    }
+
+    /// Whether the request's own body failed.
+    pub(crate) fn body_failed(&self) -> bool {
+        self.lock().body_failed
     }
 
     /// What is known of a request that failed without an answer. Nothing more of it leaves.
@@ -284,8 +292,10 @@ impl Body for SentBody {
             return Poll::Ready(Some(Err(reason.into())));
         }
         let frame = self.source.poll_frame(cx);
-        if matches!(frame, Poll::Ready(None)) {
-            self.end();
+        match frame {
+            Poll::Ready(None) => self.end(),
+            Poll::Ready(Some(Err(_))) => self.exchange.lock().body_failed = true,
+            _ => {}
         }
         frame.map_ok(Frame::data)
     }

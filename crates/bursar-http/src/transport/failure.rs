@@ -9,8 +9,9 @@ use super::connect::ConnectError;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::verdict::Sent;
 
-/// What hyper's error means, given what is known to have left.
-pub(super) fn failed(error: BoxError, sent: Sent) -> Error {
+/// What hyper's error means, given what is known to have left, and whether the request's own body failed: hyper calls it a
+/// user's error, too, that a connection went with its runtime.
+pub(super) fn failed(error: BoxError, sent: Sent, body_failed: bool) -> Error {
     let mut sent = sent;
     let mut kind = ErrorKind::Unavailable;
     let mut what = match sent {
@@ -34,7 +35,7 @@ pub(super) fn failed(error: BoxError, sent: Sent) -> Error {
         let Some(hyper) = source.downcast_ref::<hyper::Error>() else {
             continue;
         };
-        if hyper.is_user() {
+        if hyper.is_user() && body_failed {
             kind = ErrorKind::InternalFailure;
             what = "the request's own body failed";
         } else if hyper.is_parse() {

@@ -197,8 +197,13 @@ impl Shared {
         let since = ambient::now();
         let mut kept = self.lock();
         let place = &mut kept.idle[usize::from(connection.secure)];
+        // The task that closes them may belong to a runtime that nobody drives.
+        let mut late = Vec::new();
         match place.get_mut(&*connection.authority) {
-            Some(idle) => idle.push(Idle { connection, since }),
+            Some(idle) => {
+                late.extend(expire(idle, since));
+                idle.push(Idle { connection, since });
+            }
             None => {
                 let authority = Arc::clone(&connection.authority);
                 place.insert(authority, vec![Idle { connection, since }]);
@@ -209,12 +214,13 @@ impl Shared {
             .as_ref()
             .is_some_and(|reaper| !reaper.is_closed())
         {
-            return;
+            drop(kept);
+            return drop(late);
         }
         let (reaper, gone) = oneshot::channel();
         let old = kept.reaper.replace(reaper);
         drop(kept);
-        drop(old);
+        drop((old, late));
         // Read to its end outside of a runtime, the answer leaves its connection to whoever keeps the next one: the
         // receiver is gone then, and another task is made.
         ambient::spawn_within(reap(Arc::downgrade(self), since, gone));
@@ -227,9 +233,7 @@ impl Shared {
         let mut oldest = None;
         for place in &mut kept.idle {
             place.retain(|_, idle| {
-                // In the order in which they came back.
-                let late = idle.partition_point(|idle| now.duration_since(idle.since) >= IDLE);
-                expired.extend(idle.drain(..late));
+                expired.extend(expire(idle, now));
                 if let Some(first) = idle.first() {
                     oldest =
                         Some(oldest.map_or(first.since, |oldest: Instant| oldest.min(first.since)));
@@ -243,6 +247,12 @@ impl Shared {
         }
         (expired, oldest)
     }
+}
+
+/// Takes out of a list what was idle for too long: it is in the order in which they came back.
+fn expire(idle: &mut Vec<Idle>, now: Instant) -> std::vec::Drain<'_, Idle> {
+    let late = idle.partition_point(|idle| now.duration_since(idle.since) >= IDLE);
+    idle.drain(..late)
 }
 
 /// Closes what was idle for too long, until nothing is idle or the client is `gone`.
