@@ -51,9 +51,11 @@ fn outcome<T>((polled, abandoned): (thread::Result<Poll<T>>, bool)) -> Poll<Resu
 /// Drops what is left of a body.
 #[inline]
 fn bury<T>(body: BodyId, ended: &Result<T, Ended>, end: impl FnOnce()) {
-    match ended {
-        Err(Ended::Panicked(_)) => frame::failing(body, end),
-        _ => contained(end),
+    let panicked = matches!(ended, Err(Ended::Panicked(_)));
+    if panicked || thread::panicking() {
+        frame::ending(body, panicked, end);
+    } else {
+        contained(end);
     }
 }
 

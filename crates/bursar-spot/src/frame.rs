@@ -103,6 +103,8 @@ thread_local! {
     static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static BODY: Cell<BodyId> = const { Cell::new(0) };
+    /// Whether the thread was unwinding before this body's poll.
+    static UNWOUND: Cell<bool> = const { Cell::new(false) };
     static ABANDONED: Cell<bool> = const { Cell::new(false) };
     static FAILED: Cell<BodyId> = const { Cell::new(0) };
     static MAKING: Cell<BodyId> = const { Cell::new(0) };
@@ -304,16 +306,21 @@ impl Drop for Entered {
 /// Polls a body under its name. True if it is to be abandoned: its Spot closed while it had yielded.
 #[inline]
 pub(crate) fn within<T>(body: BodyId, poll: impl FnOnce() -> T) -> (T, bool) {
-    struct Leave(BodyId, bool);
+    struct Leave(BodyId, bool, bool);
 
     impl Drop for Leave {
         fn drop(&mut self) {
             replace(&BODY, self.0);
             replace(&ABANDONED, self.1);
+            replace(&UNWOUND, self.2);
         }
     }
 
-    let leave = Leave(replace(&BODY, body), replace(&ABANDONED, false));
+    let leave = Leave(
+        replace(&BODY, body),
+        replace(&ABANDONED, false),
+        replace(&UNWOUND, std::thread::panicking()),
+    );
     let out = poll();
     let abandoned = get(&ABANDONED);
     drop(leave);
@@ -356,16 +363,25 @@ pub(crate) fn abandon(body: BodyId) -> bool {
     inside
 }
 
-/// Drops what is left of a body that panicked: a turn in it panicked with it.
-pub(crate) fn failing(body: BodyId, end: impl FnOnce()) {
-    let before = replace(&FAILED, body);
+/// Drops what is left of a body. If it panicked, a turn in it has panicked with it; a panic of another's has not.
+#[cold]
+pub(crate) fn ending(body: BodyId, panicked: bool, end: impl FnOnce()) {
+    let failed = replace(&FAILED, if panicked { body } else { 0 });
+    let unwound = replace(&UNWOUND, std::thread::panicking());
     contained(end);
-    replace(&FAILED, before);
+    replace(&UNWOUND, unwound);
+    replace(&FAILED, failed);
+}
+
+/// Whether a panic goes through what is polled here. One that was under way before the poll is another's: a value that is
+/// dropped meanwhile may ask for a turn.
+pub(crate) fn is_unwinding() -> bool {
+    std::thread::panicking() && !get(&UNWOUND)
 }
 
 /// Whether a body of that name is what panicked, here.
 pub(crate) fn has_failed(body: BodyId) -> bool {
-    std::thread::panicking() || get(&FAILED) == body
+    is_unwinding() || get(&FAILED) == body
 }
 
 /// A turn that its closure let go, for as long as the body lasts.

@@ -155,7 +155,7 @@ impl<S: Send + 'static> Drop for Held<S> {
         if self.gone {
             return;
         }
-        if frame::is_making(self.body) && !std::thread::panicking() {
+        if frame::is_making(self.body) && !frame::is_unwinding() {
             frame::keep(Box::new(Self {
                 state: self.state.take(),
                 strand: Arc::clone(&self.strand),

@@ -351,3 +351,37 @@ async fn f12_a_turn_that_lies_beside_a_panic_has_panicked_as_well() {
         assert!(!spot.is_open(), "suspends: {suspends}");
     }
 }
+
+/// Asks for a turn when it is dropped.
+struct Asks<'s>(&'s bursar_spot::Spot<u32>, &'s std::cell::Cell<u32>);
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        let spot = self.0.clone();
+        let adds = self.0.request(|mut turn| async move { *turn.state() += 1 });
+        // Lets its turn go, and has it all the same: its own Spot refuses it another one.
+        let ignores = self
+            .0
+            .request(move |_turn| async move { spot.enter().await.is_err() });
+        let mut adds = step(adds);
+        let mut ignores = step(ignores);
+        let added = adds.ready().is_ok();
+        let refused = ignores.ready().is_ok_and(|refused| refused);
+        self.1.set(u32::from(added) + u32::from(refused));
+    }
+}
+
+#[tokio::test]
+async fn f12_a_turn_asked_for_while_another_panic_unwinds_has_not_panicked() {
+    let (host, ..) = host();
+    let spot = host.spot("s").close_on_panic().create(0_u32).unwrap();
+    let went = std::cell::Cell::new(0);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _asks = Asks(&spot, &went);
+        panic!("of somebody else");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(went.get(), 2);
+    assert!(spot.is_open());
+    assert_eq!(*spot.enter().await.unwrap().state(), 1);
+}
