@@ -147,10 +147,10 @@ pub(crate) fn register<S: Send + 'static>(
     let exec = shared.exec.clone();
     let driver = shared.moments.driver(move |rung| {
         // A task of ours, in which the turns of all these ticks are started one after another.
-        frame::spawn(&exec, async move { rung.ring() }).detach();
+        frame::spawn(&exec, async move { rung.ring() });
     });
     if let Some(driver) = driver {
-        shared.exec.spawn(driver).detach();
+        shared.exec.spawn(driver);
     }
     Ok(())
 }

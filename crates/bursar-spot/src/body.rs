@@ -1,11 +1,11 @@
 //! The body of a turn: user work from its grant to its end, however often it yields.
 //!
 //! All work begins in [`begin`], which polls it once: where its requester stands, or, if it had to wait for its turn, where
-//! due work is started ([`Queued`]). What suspends goes on as a [`Rest`], which the executor polls. Until then nothing of it
-//! but the user's future lies on the heap, in a cell made by whoever polls it first.
+//! due work is started ([`Queued`]). It lies in a heap cell made by whoever polls it first ([`Cell`]). What suspends goes on in
+//! it, polled by the executor; until then what surrounds the user's future is not there.
 //!
 //! Invariants:
-//! 1. User code runs in `begin` and in polls of a rest, under the body's name; its panics end there, with the body dropped.
+//! 1. User code runs in `begin` and in polls of a cell, under the body's name; its panics end there, with the body dropped.
 //! 2. A body that is dropped before its end ends its turn (the turn lives in it).
 //! 3. Queued work answers exactly once: when it has ended, or when it is dropped instead. Whoever started it wakes the
 //!    requester, and says when.

@@ -59,10 +59,7 @@ pub(crate) fn on_complete<S, F, C, W>(
         lane,
         owed,
     };
-    shared
-        .exec
-        .spawn(Span::current().carry(completion))
-        .detach();
+    shared.exec.spawn(Span::current().carry(completion));
 }
 
 /// A completion to come, counted as lost unless its callback is handed in.

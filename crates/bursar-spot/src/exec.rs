@@ -1,12 +1,6 @@
 //! The executor of a host: where turns run once nobody's poll does. The one place that starts tasks.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-/// The task is gone without an answer: its executor shut down.
-#[derive(Debug)]
-pub(crate) struct Lost;
 
 #[cfg(not(bursar_shuttle))]
 mod imp {
@@ -96,34 +90,8 @@ mod imp {
 pub(crate) use imp::{Exec, ExecId};
 
 impl Exec {
-    /// Starts a task. Dropping what comes back leaves it running.
-    pub(crate) fn spawn<F>(&self, future: F) -> Join<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        Join(self.task(future))
-    }
-}
-
-/// The answer of a task.
-#[derive(Debug)]
-#[must_use = "say that the task is left alone, if it is"]
-pub(crate) struct Join<T>(imp::Task<T>);
-
-impl<T> Join<T> {
-    /// Nobody waits for the task.
-    pub(crate) fn detach(self) {
-        drop(self.0);
-    }
-}
-
-impl<T> Future for Join<T> {
-    type Output = Result<T, Lost>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0)
-            .poll(cx)
-            .map(|answer| answer.map_err(|_gone| Lost))
+    /// Starts a task that nobody waits for.
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        drop(self.task(future));
     }
 }

@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 use pin_project_lite::pin_project;
 
 use crate::contain::{contained, forget, wake};
-use crate::exec::{Exec, ExecId, Join};
+use crate::exec::{Exec, ExecId};
 use crate::resident::{self, Work};
 use crate::sync::{get, replace, thread_local};
 
@@ -168,7 +168,7 @@ impl Entry {
 }
 
 fn spawn_due(exec: &Exec, due: Due) {
-    spawn(exec, Started::Due(due)).detach();
+    spawn(exec, Started::Due(due));
 }
 
 /// Due work in a task of its own.
@@ -199,15 +199,11 @@ impl Future for Started {
 }
 
 /// Starts a task of ours: due work that arises in its polls is started after them.
-pub(crate) fn spawn<F>(exec: &Exec, future: F) -> Join<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
+pub(crate) fn spawn(exec: &Exec, future: impl Future<Output = ()> + Send + 'static) {
     exec.spawn(Task {
         future,
         exec: exec.id(),
-    })
+    });
 }
 
 pin_project! {

@@ -78,7 +78,7 @@ pub(crate) fn give(exec: &Exec, work: Work) {
             resident,
             work: Some(work),
         };
-        frame::spawn(exec, task).detach();
+        frame::spawn(exec, task);
     }
 }
 

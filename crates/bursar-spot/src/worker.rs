@@ -185,7 +185,7 @@ impl Workers {
                 // If nobody waits any more, dropped here.
                 drop(answer.send(answered));
             });
-            workers.exec.spawn(work).detach();
+            workers.exec.spawn(work);
             Ok(None)
         })
     }
