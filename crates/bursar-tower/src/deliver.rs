@@ -95,27 +95,22 @@ impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for HttpClient {
     }
 }
 
-/// For servers: what takes the place of an answer. The inner service's own error passes through.
-pub(crate) fn instead<B: Body<Data = Bytes>, E>(
-    error: CallError<E>,
-    pace: Option<&Pace>,
-    response: impl FnOnce(Problem) -> Response<ContractBody<B>>,
-) -> Result<Response<ContractBody<B>>, E> {
-    let mean = pace.map_or(pace::ASSUMED, Pace::mean);
-    let problem = Problem::of(&error, mean);
-    error
-        .into_error()
-        .map_or_else(|| Ok(response(problem)), Err)
+/// A world whose caller gets a response whatever happens: what takes the place of an answer says what became of the call. The
+/// inner service's own error passes through.
+pub(crate) trait Server: sealed::Sealed {
+    /// Whether what a call holds goes on with its answer.
+    fn hold(&self) -> bool;
+
+    /// What the caller gets instead of an answer.
+    fn instead<B: Body<Data = Bytes>>(&self, problem: Problem) -> Response<ContractBody<B>>;
 }
 
-impl sealed::Sealed for HttpServer {}
-
-impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for HttpServer {
+impl<S: Server, B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for S {
     type Response = Response<ContractBody<B>>;
     type Error = E;
 
     fn holds(&self) -> bool {
-        self.hold
+        self.hold()
     }
 
     fn done(&self, response: Response<B>, held: Option<Held>) -> Self::Response {
@@ -127,14 +122,28 @@ impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for HttpServer {
     }
 
     fn failed(&self, error: CallError<E>, pace: Option<&Pace>) -> Result<Self::Response, E> {
-        instead(error, pace, |mut problem| {
-            if let Some(status) = self.throttled {
-                problem = problem.throttled_as(status);
-            }
-            if self.detailed {
-                problem = problem.detailed();
-            }
-            problem.to_http().map(ContractBody::own)
-        })
+        let mean = pace.map_or(pace::ASSUMED, Pace::mean);
+        let problem = Problem::of(&error, mean);
+        error
+            .into_error()
+            .map_or_else(|| Ok(self.instead(problem)), Err)
+    }
+}
+
+impl sealed::Sealed for HttpServer {}
+
+impl Server for HttpServer {
+    fn hold(&self) -> bool {
+        self.hold
+    }
+
+    fn instead<B: Body<Data = Bytes>>(&self, mut problem: Problem) -> Response<ContractBody<B>> {
+        if let Some(status) = self.throttled {
+            problem = problem.throttled_as(status);
+        }
+        if self.detailed {
+            problem = problem.detailed();
+        }
+        problem.to_http().map(ContractBody::own)
     }
 }

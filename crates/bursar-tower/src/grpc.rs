@@ -7,11 +7,10 @@ use http_body::Body;
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
-use crate::body::{ContractBody, Held};
-use crate::deliver::{Deliver, instead, sealed::Sealed};
-use crate::judge::Verdict;
+use crate::body::ContractBody;
+use crate::deliver::{Server, sealed::Sealed};
 use crate::layer::GrpcServer;
-use crate::pace::{self, Pace};
+use crate::pace;
 use crate::problem::{Kind, Problem};
 use crate::service::ContractService;
 
@@ -79,24 +78,13 @@ fn code(kind: Kind) -> Code {
 
 impl Sealed for GrpcServer {}
 
-impl<B: Body<Data = Bytes>, E> Deliver<Response<B>, E> for GrpcServer {
-    type Response = Response<ContractBody<B>>;
-    type Error = E;
-
-    fn holds(&self) -> bool {
+impl Server for GrpcServer {
+    fn hold(&self) -> bool {
         self.hold
     }
 
-    fn done(&self, response: Response<B>, held: Option<Held>) -> Self::Response {
-        response.map(|body| ContractBody::of(body, held))
-    }
-
-    fn judged(&self, response: Response<B>, _: Verdict) -> Self::Response {
-        response.map(|body| ContractBody::of(body, None))
-    }
-
-    fn failed(&self, error: CallError<E>, pace: Option<&Pace>) -> Result<Self::Response, E> {
-        instead(error, pace, |problem| Status::from(problem).into_http())
+    fn instead<B: Body<Data = Bytes>>(&self, problem: Problem) -> Response<ContractBody<B>> {
+        Status::from(problem).into_http()
     }
 }
 
