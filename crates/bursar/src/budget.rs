@@ -336,19 +336,30 @@ impl Budget {
         }
     }
 
+    /// What a refusal says. Takes no lock where nobody waits: beside a resize that is under way it may be a step behind.
     #[inline(always)]
     pub(crate) fn usage(&self) -> Usage {
         let word = self.word.load(Ordering::Relaxed);
-        let waiting = if word & WAITERS == 0 {
-            0
+        if word & WAITERS == 0 {
+            self.used(word, 0)
         } else {
-            lock(&self.queue).list.len()
-        };
+            self.exact_usage()
+        }
+    }
+
+    /// What `stats()` says.
+    pub(crate) fn exact_usage(&self) -> Usage {
+        // Under the lock word and capacity belong together.
+        let queue = lock(&self.queue);
+        self.used(self.word.load(Ordering::Relaxed), queue.list.len())
+    }
+
+    #[inline(always)]
+    fn used(&self, word: i64, waiting: u32) -> Usage {
         let capacity = self.capacity();
-        let in_use = at_least_none(i64::from(capacity) - free(word));
         Usage {
             capacity,
-            in_use,
+            in_use: at_least_none(i64::from(capacity) - free(word)),
             waiting,
         }
     }

@@ -463,7 +463,7 @@ impl Engine {
                 .budgets
                 .iter()
                 .map(|budget| {
-                    let usage = budget.usage();
+                    let usage = budget.exact_usage();
                     BudgetStats {
                         name: Arc::clone(budget.name()),
                         capacity: usage.capacity,

@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Context;
 
 use bursar::{
@@ -141,6 +141,26 @@ fn b12_whoever_is_woken_by_a_resize_may_look_at_the_runtime() {
     assert_eq!(looks.load(Ordering::Relaxed), 1);
     drop((held, waits));
     assert_idle(&runtime);
+}
+
+#[test]
+fn b12_counters_read_beside_a_resize_never_show_units_that_nobody_holds() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let _one = runtime
+        .contract("one", Policy::pure().claim("db", 1))
+        .unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..20_000_u32 {
+                runtime.resize("db", 1 + round % 8).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            assert_eq!(in_use(&runtime, "db"), 0);
+        }
+    });
 }
 
 fn failing(runtime: &Runtime, policy: Policy<bursar::Pure>) -> bursar::Contract {
