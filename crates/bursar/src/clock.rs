@@ -173,14 +173,6 @@ impl Alarm {
     }
 }
 
-impl fmt::Debug for Alarm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alarm")
-            .field("armed", &self.armed.is_some())
-            .finish()
-    }
-}
-
 /// A clock that stands still until it is turned, for tests that no real time decides.
 ///
 /// Clones share one time.

@@ -412,3 +412,27 @@ fn c10_a_pause_that_no_clock_can_tell_ends_the_call() {
     drop(call);
     assert_idle(&runtime);
 }
+
+#[test]
+fn c5_the_callers_deadline_bounds_the_wait_behind_a_pause_too() {
+    let (runtime, clock, pausing, other) = world();
+    let script = Script::new();
+    script.say(busy(500));
+    let mut within = pausing.with().within(ms(600));
+    let mut call = spawn(within.run(|_| script.answer()));
+    assert_pending!(call.poll());
+    let held = assert_ready_ok!(spawn(other.admit()).poll());
+    clock.advance(ms(500));
+    assert_pending!(call.poll(), "it queues again");
+    assert_eq!(waiting(&runtime, "db"), 1);
+    clock.advance(ms(100));
+    let error = assert_ready_err!(call.poll());
+    let ran = error.attempted().expect("it ran");
+    assert_eq!(
+        (ran.attempts(), ran.ended_by()),
+        (1, Some(EndedBy::CallerDeadline))
+    );
+    assert_eq!(waiting(&runtime, "db"), 0);
+    drop((call, held));
+    assert_idle(&runtime);
+}

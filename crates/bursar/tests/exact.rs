@@ -327,6 +327,8 @@ fn e2_exact_calls_that_have_ended_hide_none_that_pauses() {
     assert_pending!(pauses.poll());
     let seen = &runtime.snapshot().operations[0];
     assert_eq!((seen.executing, seen.paused, seen.waiting), (0, 1, 0));
+    let text = runtime.snapshot().to_string();
+    assert!(text.contains(" pauses "), "\n{text}");
     drop(pauses);
     assert!(calls(&runtime).is_empty());
     assert_idle(&runtime);

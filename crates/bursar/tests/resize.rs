@@ -204,6 +204,26 @@ fn c11_a_denied_retry_returns_the_attempts_own_failure_and_is_counted() {
     assert_idle(&runtime);
 }
 
+#[tokio::test]
+async fn c11_a_blocking_handlers_retry_is_denied_like_any_other() {
+    let runtime = Runtime::builder()
+        .resource("db", 1)
+        .retry_budget(RetryBudget::new(1).percent(0))
+        .build()
+        .unwrap();
+    let contract = failing(&runtime, Policy::pure().claim("db", 1));
+    let blocking = || contract.run_blocking(|_| Answer::Err(Failure::transient("down")));
+    let error = blocking().await.unwrap_err();
+    let ran = error.attempted().expect("it ran");
+    assert_eq!(
+        (ran.attempts(), ran.ended_by()),
+        (2, Some(EndedBy::RetryBudget))
+    );
+    assert_eq!(ran.failure().error(), Some(&"down"));
+    assert_eq!(counts(&runtime, "failing").denied, 1);
+    assert_idle(&runtime);
+}
+
 #[test]
 fn c11_a_retry_that_is_never_made_costs_nothing() {
     let clock = bursar::ManualClock::new();

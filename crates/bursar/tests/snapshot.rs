@@ -262,6 +262,11 @@ fn e2_keys_say_their_space_and_the_longest_queue_comes_first() {
         spaces,
         [(Some("users"), "users", 1), (Some("brands"), "brands", 0)]
     );
+    let text = runtime.snapshot().to_string();
+    assert!(
+        text.contains(" of brands ") && text.contains(" of users "),
+        "\n{text}"
+    );
     drop((brand, user));
 }
 
