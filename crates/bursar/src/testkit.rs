@@ -11,10 +11,10 @@
 //! ```
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::runtime::Runtime;
@@ -115,6 +115,68 @@ pub fn at_every_poll<W, P>(
         }
         let mut future = Some(future);
         afterwards(&world, &mut || drop(future.take()));
+    }
+}
+
+/// Polls `future` only once it has been woken, as executors do.
+///
+/// A subject of [`at_every_poll`] is polled whether or not it asked for that, as futures are in a `select!` or a `join!`.
+/// Within this one it goes on only if it was woken, so that a wake-up which was lost shows as a point that is not met. A
+/// step that leaves work to other threads returns once they have woken the subject.
+///
+/// ```
+/// use bursar::testkit::{Stepped, when_woken};
+/// use std::task::Poll;
+///
+/// let mut polls = 0;
+/// let forgets_its_waker = std::future::poll_fn(move |_| {
+///     polls += 1;
+///     if polls == 1 { Poll::Pending } else { Poll::Ready(()) }
+/// });
+/// let mut honest = Stepped::new(when_woken(forgets_its_waker));
+/// assert!(honest.poll().is_pending());
+/// assert!(honest.poll().is_pending(), "nobody woke it");
+/// ```
+///
+/// # Cancel safety
+/// That of `future`, which is dropped with it.
+pub async fn when_woken<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let relay = Arc::new(Relay::default());
+    let waker = Waker::from(Arc::clone(&relay));
+    relay.woken.store(true, Ordering::Release);
+    poll_fn(|cx| {
+        // Before the look: a wake-up that comes after it finds whom to tell.
+        let before = relay.outer().replace(cx.waker().clone());
+        drop(before);
+        if !relay.woken.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
+}
+
+/// Remembers that it was woken, and tells whoever polls.
+#[derive(Default)]
+struct Relay {
+    woken: AtomicBool,
+    outer: Mutex<Option<Waker>>,
+}
+
+impl Relay {
+    fn outer(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.outer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        let outer = self.outer().take();
+        if let Some(outer) = outer {
+            outer.wake();
+        }
     }
 }
 
