@@ -195,41 +195,6 @@ async fn f6_continuations_callbacks_and_entered_turns_count_against_no_limit() {
     assert_eq!(state.last(), Some(&"sent"));
 }
 
-/// For each number of polls: whoever waits for space, for the gate or for its result leaves, and nobody is lost.
-#[tokio::test]
-async fn f6_askers_dropped_at_every_poll_lose_nobody() {
-    for full in [false, true] {
-        for polls in 0..4 {
-            let (_host, spot, _) = small(1);
-            let held = spot.enter().await.unwrap();
-            if full {
-                spot.send(|mut turn| async move { turn.state().push("before") })
-                    .await
-                    .unwrap();
-            }
-            let mut request =
-                step(spot.request(|mut turn| async move { turn.state().push("left") }));
-            let mut enter = step(spot.enter());
-            for _ in 0..polls {
-                request.pending();
-                enter.pending();
-            }
-            let mut stays = step(spot.enter());
-            stays.pending();
-            drop(enter);
-            drop(request);
-            drop(held);
-            settle().await;
-            let mut turn = stays.ready().unwrap();
-            let accepted = usize::from(full) + usize::from(!full && polls > 0);
-            assert_eq!(turn.state().len(), accepted);
-            drop(turn);
-            settle().await;
-            spot.request(|_turn| async {}).await.unwrap();
-        }
-    }
-}
-
 /// Its own executor is gone: accepted work never ran, or may have; nothing hangs and nothing leaks.
 #[test]
 fn f6_work_whose_executor_is_gone_is_told_apart_and_nothing_leaks() {

@@ -130,47 +130,6 @@ async fn f3_a_dropped_yield_ends_the_turn_and_the_body_goes_on_without_it() {
     assert_eq!(*spot.enter().await.unwrap().state(), ["meanwhile", "asked"]);
 }
 
-/// For each number of polls: the yield is dropped after so many, whatever it found, and the gate passes on.
-#[tokio::test]
-async fn f3_a_yield_dropped_at_every_poll_leaves_the_gate_free() {
-    for polls in 0..5 {
-        for opened in 0..5 {
-            let (_host, spot, _) = log("s");
-            let door = Door::new();
-            let inner = door.clone();
-            let held = spot.enter().await.unwrap();
-            let (give, take) = tokio::sync::oneshot::channel();
-            spot.send(move |turn| async move {
-                let yields = turn.yield_on(async move { inner.pass().await });
-                drop(give.send(step(yields)));
-            })
-            .await
-            .unwrap();
-            drop(held);
-            let mut yields = take.await.unwrap();
-            let mut came = None;
-            for poll in 0..polls {
-                let blocker = step(spot.enter()).poll();
-                if poll == opened {
-                    door.open();
-                }
-                if came.is_none() {
-                    came = match yields.poll() {
-                        std::task::Poll::Ready(came) => Some(came),
-                        std::task::Poll::Pending => None,
-                    };
-                }
-                drop(blocker);
-            }
-            drop(yields);
-            drop(came);
-            settle().await;
-            let mut after = step(spot.request(|_turn| async {}));
-            after.ready().unwrap();
-        }
-    }
-}
-
 #[tokio::test]
 async fn f4_where_the_kind_is_known_at_run_time_alone_a_yield_may_be_an_invalid_operation() {
     async fn yields<K: bursar_spot::Kind>(turn: Turn<u32, K>) -> (bool, bool) {
