@@ -151,6 +151,12 @@ impl Alarm {
         Self { armed: None }
     }
 
+    /// It wakes nobody until it is polled again.
+    #[inline]
+    pub(crate) fn disarm(&mut self) {
+        self.armed = None;
+    }
+
     /// Ready once the clock has reached `moment`.
     pub(crate) fn poll(
         &mut self,

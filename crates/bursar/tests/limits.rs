@@ -61,6 +61,25 @@ fn b10_a_policy_bounds_the_longest_wait_over_key_and_budgets() {
 }
 
 #[test]
+fn b10_who_was_granted_in_time_is_not_woken_when_the_longest_wait_ends() {
+    let (runtime, clock) = runtime(&[("a", 1)]);
+    let policy = Policy::pure().claim("a", 1).max_wait(ms(100));
+    let patient = runtime.contract("patient", policy).unwrap();
+    let held = assert_ready_ok!(spawn(patient.admit()).poll());
+    let mut waits = spawn(patient.run(|| std::future::pending::<Result<u32, Failure<&str>>>()));
+    assert_pending!(waits.poll());
+    assert_eq!(clock.timers(), 1);
+    drop(held);
+    assert!(waits.is_woken());
+    assert_pending!(waits.poll());
+    assert_eq!(clock.timers(), 0, "its wait is over");
+    clock.advance(ms(100));
+    assert!(!waits.is_woken());
+    drop(waits);
+    assert_idle(&runtime);
+}
+
+#[test]
 fn b10_the_longest_wait_counts_anew_after_a_pause() {
     let (runtime, clock) = runtime(&[("a", 1)]);
     let backoff = bursar::Backoff::exponential(ms(100));

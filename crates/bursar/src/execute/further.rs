@@ -122,7 +122,12 @@ where
                     Poll::Ready(end) => self.ended(end, cx),
                 }
             }
-            _ => Step::Pending,
+            Some(rest) => {
+                // What has bounded its waiting wakes it no more.
+                rest.alarm.disarm();
+                Step::Pending
+            }
+            None => Step::Pending,
         }
     }
 
