@@ -5,7 +5,7 @@ use std::fmt;
 
 use bursar::EndedBy;
 
-use crate::scenario::{Answer, Event, Kind};
+use crate::scenario::{Answer, Event, Holdings, Kind, Move, Step, Via};
 
 /// How often each thing was met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,24 +15,35 @@ pub struct Census {
     pub steps: u64,
 }
 
-/// What every long run, and the slice of it that CI repeats, must meet.
-pub const ALL: [&str; 22] = [
+/// Everything that is counted, and that a long run must meet.
+pub const ALL: [&str; 33] = [
     "answered",
-    "held",
+    "answered with a permit beside the value",
+    "answered with a permit alone",
+    "called through a builder",
+    "called through a contract",
+    "called through an operation",
     "cancelled",
     "drained",
-    "not drained in time",
     "failed",
+    "granted by a resize",
     "handler panicked",
     "key required",
+    "left behind by a handler",
+    "made by a handler",
+    "not drained in time",
     "overloaded",
+    "owed after a resize",
     "refused to drain from inside",
     "refused to resize",
     "resized",
+    "resized while calls waited",
     "retried after a pause",
     "retry ended by overload",
     "retry ended by shutdown",
     "retry ended by the caller",
+    "retry ended by too long a wait",
+    "retry ended for the chain's sake",
     "retry refused by the retry budget",
     "stopping",
     "timed out",
@@ -41,21 +52,50 @@ pub const ALL: [&str; 22] = [
     "would deadlock",
 ];
 
+/// Met once in some thousands of scenarios: not in the slice of the long run that CI repeats.
+pub const RARE: [&str; 1] = ["retry ended for the chain's sake"];
+
 impl Census {
     pub(crate) fn count(&mut self, what: &'static str, times: u64) {
+        debug_assert!(ALL.contains(&what), "{what} is on no list");
         if times > 0 {
             *self.met.entry(what).or_default() += times;
         }
     }
 
+    /// A step that was taken.
+    pub(crate) fn took(&mut self, step: &Step) {
+        let spec = match step {
+            Step::Call(_, spec) => spec,
+            Step::Tell(_, Move::Nest(_, spec)) => {
+                self.count("made by a handler", 1);
+                spec
+            }
+            Step::Tell(_, Move::Spawn(_, spec)) => {
+                self.count("left behind by a handler", 1);
+                spec
+            }
+            _ => return,
+        };
+        let what = match spec.via {
+            Via::Contract => "called through a contract",
+            Via::Builder => "called through a builder",
+            Via::Operation => "called through an operation",
+        };
+        self.count(what, 1);
+    }
+
+    /// What followed from it.
     pub(crate) fn see(&mut self, event: &Event) {
         let what = match event {
             Event::Answered(_, Answer::Value) => "answered",
-            Event::Answered(_, Answer::Held | Answer::Permit) => "held",
+            Event::Answered(_, Answer::Held) => "answered with a permit beside the value",
+            Event::Answered(_, Answer::Permit) => "answered with a permit alone",
             Event::Answered(_, Answer::Error(failed)) => match (failed.kind, failed.ended_by) {
                 (Kind::Failed, Some(EndedBy::Overload)) => "retry ended by overload",
                 (Kind::Failed, Some(EndedBy::Stopping)) => "retry ended by shutdown",
                 (Kind::Failed, Some(EndedBy::WaitTooLong)) => "retry ended by too long a wait",
+                (Kind::Failed, Some(EndedBy::WouldDeadlock)) => "retry ended for the chain's sake",
                 (Kind::Failed, Some(EndedBy::RetryBudget)) => "retry refused by the retry budget",
                 (Kind::Failed, Some(_)) => "retry ended by the caller",
                 (Kind::Failed, None) => "failed",
@@ -77,6 +117,14 @@ impl Census {
             Event::Polled(..) | Event::Dropped(..) => return,
         };
         self.count(what, 1);
+    }
+
+    /// A budget before and after a resize.
+    pub(crate) fn resized(&mut self, before: &Holdings, after: &Holdings) {
+        let (waited, waiting) = (before.usage.waiting, after.usage.waiting);
+        self.count("resized while calls waited", u64::from(waited > 0));
+        self.count("granted by a resize", u64::from(waited - waiting));
+        self.count("owed after a resize", u64::from(after.owed > 0));
     }
 
     /// Adds what another has counted.

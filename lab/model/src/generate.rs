@@ -100,10 +100,13 @@ struct Generator<'c, C> {
 
 const EFFECTS: [Effect; 3] = [Effect::Pure, Effect::Idempotent, Effect::NonIdempotent];
 
-const WORDS: [Word; 6] = [
+/// Those after which a call may go on more often than others.
+const WORDS: [Word; 8] = [
     Word::Success,
     Word::Transient,
+    Word::Transient,
     Word::Permanent,
+    Word::Throttled,
     Word::Throttled,
     Word::Uncertain,
     Word::Unclassified,
@@ -178,7 +181,7 @@ impl<C: Choices> Generator<'_, C> {
         }
         let effect = self.maybe(80, |of| of.pick(&EFFECTS))?;
         let timeout = self.maybe(40, Self::time)?;
-        let backoff = self.maybe(50, |of| {
+        let backoff = self.maybe(60, |of| {
             let base = of.pick(&[1, 5, 10])?;
             Some((base, base + of.pick(&[0, 5, 10, 30])?))
         })?;
@@ -194,7 +197,7 @@ impl<C: Choices> Generator<'_, C> {
                 None
             },
             timeout,
-            attempts: self.below(5)?,
+            attempts: self.pick(&[0, 1, 2, 3, 3, 4])?,
             on_transient: self.chance(60)?,
             on_uncertain: self.chance(60)? && effect != Some(Effect::NonIdempotent),
             on_throttled: self.chance(60)? && backoff.is_some(),
@@ -204,7 +207,7 @@ impl<C: Choices> Generator<'_, C> {
                 .maybe(40, |of| of.below(groups.max(1) as u32))?
                 .map(|at| at as usize)
                 .filter(|at| *at < groups),
-            max_wait: self.maybe(20, Self::time)?,
+            max_wait: self.maybe(30, Self::time)?,
             max_waiting: self.maybe(20, |of| of.below(3))?,
         })
     }
@@ -264,7 +267,7 @@ impl<C: Choices> Generator<'_, C> {
         let roots = model.roots();
         let running = model.running();
         loop {
-            let step = match self.below(37)? {
+            let step = match self.below(43)? {
                 0..=6 if roots.len() < MOST_CALLS => {
                     Step::Call(self.id(), self.spec(config, model)?)
                 }
@@ -287,6 +290,8 @@ impl<C: Choices> Generator<'_, C> {
                     let budget = self.below(config.budgets.len() as u32)?;
                     Step::Resize(budget as usize, self.below(5)? + 1)
                 }
+                // Pauses end, and what has been given up for them is found taken.
+                37..=42 if model.pauses() => Step::Advance(self.pick(&[5, 10])?),
                 _ => continue,
             };
             if model.applies(&step) {

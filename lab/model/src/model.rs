@@ -1,8 +1,13 @@
 //! The contract as a sequential program: what docs/contract.md promises, and no more.
 //!
 //! It knows no waker, no lock and no future. A call is a row of plain fields, a queue is a list of ids, and each method
-//! follows the clauses named beside it: admission.rs, chain.rs, attempts.rs, retries.rs and drain.rs are the contract,
-//! picture.rs is what can be read of it, script.rs is what is done to it. Where the contract leaves a choice open the comment says "open".
+//! follows the clauses named beside it. Where the contract leaves a choice open the comment says "open".
+//!
+//! The contract is about a thousand lines, to be read in this order: the types below; admission.rs, the order of a call, its
+//! queues and its end (B); chain.rs, who calls from inside whom (B11); attempts.rs, what a handler's poll leads to (C); retries.rs,
+//! whether and when it is repeated (C4, C10, C11); drain.rs (D). picture.rs follows from them, being what can be read (E). script.rs
+//! is the driver: what a script does to the model and what handlers do as they are told; of the contract it says who must be
+//! woken and who must not.
 
 mod admission;
 mod attempts;
@@ -12,13 +17,11 @@ mod picture;
 mod retries;
 mod script;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bursar::{EndedBy, Outcome, Outcomes};
+use bursar::{EndedBy, Outcome};
 
-use crate::scenario::{
-    Answer, Config, Counts, Ends, Event, Failed, Id, Move, Op, Reading, Spec, Word,
-};
+use crate::scenario::{Answer, Config, Counts, Ends, Event, Failed, Id, Move, Op, Spec, Word};
 
 /// A runtime, its calls and its drains.
 #[derive(Clone, Debug)]
@@ -32,8 +35,6 @@ pub struct Model {
     calls: BTreeMap<Id, Call>,
     drains: BTreeMap<Id, Drain>,
     counts: Vec<Counts>,
-    /// Calls that had to wait, and what became of those that ended.
-    became: Vec<(u64, Outcomes)>,
     /// Of each operation, from the stop on (D5); `running` is not kept.
     ends: Vec<Ends>,
     /// What each retry budget has left, in hundredths of a retry; that of all operations together comes last.
@@ -42,6 +43,8 @@ pub struct Model {
     drawn: usize,
     paused: u64,
     events: Vec<Event>,
+    /// Calls that their handlers may have woken since they were last polled.
+    stirred: BTreeSet<Id>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -173,6 +176,7 @@ impl Model {
             ..Budget::default()
         });
         let retries = config.groups.iter().chain(&config.retries);
+        let names = || 0..config.operations.len();
         Self {
             now: 0,
             stopping: false,
@@ -180,13 +184,23 @@ impl Model {
             keys: BTreeMap::new(),
             calls: BTreeMap::new(),
             drains: BTreeMap::new(),
-            counts: vec![Counts::default(); config.operations.len()],
-            became: vec![Default::default(); config.operations.len()],
-            ends: vec![Ends::default(); config.operations.len()],
+            counts: names()
+                .map(|name| Counts {
+                    name,
+                    ..Counts::default()
+                })
+                .collect(),
+            ends: names()
+                .map(|name| Ends {
+                    name,
+                    ..Ends::default()
+                })
+                .collect(),
             left: retries.map(|of| u64::from(of.burst) * 100).collect(),
             drawn: 0,
             paused: 0,
             events: Vec::new(),
+            stirred: BTreeSet::new(),
             config,
         }
     }
@@ -197,19 +211,6 @@ impl Model {
 
     pub fn paused(&self) -> u64 {
         self.paused
-    }
-
-    /// E1, and the state of budgets and keys.
-    pub fn reading(&self) -> Reading {
-        let budgets = self.budgets.iter();
-        let budgets = budgets.map(|of| (of.capacity, of.in_use, of.queue.len()));
-        Reading {
-            counts: self.counts.clone(),
-            budgets: budgets.collect(),
-            keys: self.keys.len(),
-            became: self.became.clone(),
-            picture: self.picture(),
-        }
     }
 
     fn poll(&mut self, id: Id) -> Polled {

@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use bursar::{Clock, DrainReport, ManualClock, Permit, RetryBudget, Runtime, ShutdownError};
 
-use self::caller::{Ended, budget_name, call, operation};
-use self::picture::picture;
+use self::caller::{Ended, at_of, call, operation};
+use self::picture::reading;
 use self::puppet::{Scripted, Stage};
 use crate::draws::SEED;
-use crate::scenario::{Config, Counts, Ends, Event, Id, Reading, Retries, Step};
+use crate::scenario::{Config, Ends, Event, Id, NAMES, Reading, Retries, Step};
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -59,7 +59,7 @@ impl Real {
         let clock = ManualClock::new();
         let mut builder = Runtime::builder().clock(clock.clone()).seed(SEED);
         for (at, capacity) in config.budgets.iter().enumerate() {
-            builder = builder.resource(budget_name(at), *capacity);
+            builder = builder.resource(NAMES[at], *capacity);
         }
         if let Some(of) = config.retries {
             builder = builder.retry_budget(retry_budget(of));
@@ -68,7 +68,7 @@ impl Real {
             builder = builder.nested_wait(Duration::from_millis(longest));
         }
         for (at, of) in config.groups.iter().enumerate() {
-            builder = builder.retry_group(budget_name(at), retry_budget(*of));
+            builder = builder.retry_group(NAMES[at], retry_budget(*of));
         }
         let runtime = builder.build().expect("the budgets are right");
         let operations = config.operations.iter().enumerate();
@@ -109,7 +109,7 @@ impl Real {
             Step::Tell(id, what) => self.stage.tell(*id, what.clone()),
             Step::Advance(by) => self.stage.clock.advance(Duration::from_millis(*by)),
             Step::Resize(budget, capacity) => {
-                let resized = self.stage.runtime.resize(budget_name(*budget), *capacity);
+                let resized = self.stage.runtime.resize(NAMES[*budget], *capacity);
                 let event = Event::Resized(*budget, resized.is_ok());
                 self.stage.script().events.push(event);
             }
@@ -123,26 +123,7 @@ impl Real {
     }
 
     pub fn reading(&self) -> Reading {
-        let stats = self.stage.runtime.stats();
-        let counts = stats.operations.iter().map(|of| Counts {
-            admitted: of.admitted,
-            rejected: of.rejected,
-            started: of.started,
-            finished: of.finished,
-            retried: of.retried,
-            denied: of.denied,
-        });
-        let became = stats.operations.iter().map(|of| (of.waited, of.outcomes));
-        let budgets = stats.budgets.iter();
-        Reading {
-            counts: counts.collect(),
-            budgets: budgets
-                .map(|of| (of.capacity, of.in_use, of.waiting as usize))
-                .collect(),
-            keys: stats.keys,
-            became: became.collect(),
-            picture: picture(&self.stage.runtime.snapshot()),
-        }
+        reading(&self.stage.runtime)
     }
 
     /// Whether the future has been woken since it was last polled.
@@ -211,6 +192,7 @@ fn drained(id: Id, ended: Result<DrainReport, ShutdownError>) -> Event {
         Err(_) => Vec::new(),
     };
     let ends = report.iter().map(|of| Ends {
+        name: at_of(&of.operation),
         ended: of.ended,
         withdrawn: of.withdrawn,
         running: of.running,

@@ -60,7 +60,10 @@ fn compare(scenario: &Scenario, at: &mut Option<usize>) -> Result<Census, String
     // Nothing is held, nobody waits, no timer is left, and a drain ends at its first poll.
     let reading = real.reading();
     let idle = reading.counts.iter().all(|of| of.admitted == of.finished)
-        && reading.budgets.iter().all(|of| (of.1, of.2) == (0, 0))
+        && reading
+            .budgets
+            .iter()
+            .all(|of| (of.in_use, of.waiting) == (0, 0))
         && reading.keys == 0;
     if !idle || real.timers() != 0 {
         return Err(format!(
@@ -88,12 +91,24 @@ fn take(
     if !model.applies(step) {
         return Ok(());
     }
+    let before = match step {
+        Step::Resize(budget, _) => Some((*budget, model.reading())),
+        _ => None,
+    };
     let happened = model.step(step);
     differ("what happened", &happened, &real.step(step))?;
+    let reading = model.reading();
+    differ("what can be read", &reading, &real.reading())?;
+    census.took(step);
     happened.iter().for_each(|event| census.see(event));
-    differ("what can be read", &model.reading(), &real.reading())?;
-    match model.restless().into_iter().find(|id| !real.woken(*id)) {
-        Some(lost) => Err(format!("{lost} has something to see and was not woken")),
+    if let Some((at, before)) = before {
+        census.resized(&before.picture.budgets[at], &reading.picture.budgets[at]);
+    }
+    if let Some(lost) = model.restless().into_iter().find(|id| !real.woken(*id)) {
+        return Err(format!("{lost} has something to see and was not woken"));
+    }
+    match model.asleep().into_iter().find(|id| real.woken(*id)) {
+        Some(woken) => Err(format!("{woken} was woken and has nothing to see")),
         None => Ok(()),
     }
 }

@@ -7,10 +7,17 @@ use bursar::{Effect, EndedBy, Outcome, Outcomes, Phase};
 /// Names a call or a drain. Never used twice in a scenario, so that steps may be left out of it.
 pub type Id = u8;
 
+/// The name of an operation, a budget, a retry group or a key space: its place in this list. They are made in this order.
+pub type Name = usize;
+
+/// The last is that of the sums over all operations.
+pub const NAMES: [&str; 5] = ["a", "b", "c", "d", "all"];
+pub const ALL: Name = 4;
+
 /// What a runtime is built with.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Capacity of each budget; their names are in this order.
+    /// Capacity of each budget.
     pub budgets: Vec<u32>,
     pub operations: Vec<Op>,
     /// What retries may spend: of all operations together, and of each group.
@@ -186,12 +193,15 @@ pub enum Kind {
 /// A call's error, as its caller sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
+    pub operation: Name,
     pub kind: Kind,
     pub outcome: Outcome,
     pub attempts: u32,
     pub ended_by: Option<EndedBy>,
     /// What the last attempt's handler answered.
     pub said: Option<Word>,
+    /// And how long it said to wait.
+    pub pushback: Option<u64>,
     pub place: Option<Place>,
     /// Whom it was called from inside of, where the error says so: see [`chain`].
     pub chain: u64,
@@ -237,20 +247,26 @@ pub enum Event {
     RefusedToDrain(Id),
 }
 
-/// One operation's counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// One operation's counters, or the sums.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    pub name: Name,
     pub admitted: u64,
     pub rejected: u64,
     pub started: u64,
     pub finished: u64,
     pub retried: u64,
     pub denied: u64,
+    /// Calls that had to wait.
+    pub waited: u64,
+    /// What became of those that ended.
+    pub outcomes: Outcomes,
 }
 
 /// What became of one operation's calls since the drain began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
+    pub name: Name,
     pub ended: u64,
     pub withdrawn: u64,
     pub running: u64,
@@ -260,38 +276,68 @@ pub struct Ends {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub counts: Vec<Counts>,
-    /// Of each budget: capacity, units in use, calls waiting.
-    pub budgets: Vec<(u32, u32, usize)>,
+    pub total: Counts,
+    pub budgets: Vec<Usage>,
     pub keys: usize,
-    /// Of each operation: calls that had to wait, and what became of those that ended.
-    pub became: Vec<(u64, Outcomes)>,
     pub picture: Picture,
 }
 
-/// What a snapshot adds.
+/// One budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub name: Name,
+    pub capacity: u32,
+    pub in_use: u32,
+    /// Calls.
+    pub waiting: u32,
+}
+
+/// What a snapshot says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
     pub phase: Phase,
-    /// Of each operation: calls that wait, execute, and pause.
-    pub standing: Vec<(u64, u64, u64)>,
+    pub operations: Vec<Standing>,
     pub budgets: Vec<Holdings>,
-    /// In order.
+    /// Those with the longest queues first; of equal ones the order is free, and here by space and key.
     pub keys: Vec<HeldKey>,
     pub keys_unnoticed: u32,
+    /// Hosts of turns.
+    pub hosts: usize,
+}
+
+/// Calls of one operation by what they do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    pub counts: Counts,
+    pub waiting: u64,
+    pub executing: u64,
+    pub paused: u64,
+    pub adrift: u64,
 }
 
 /// One budget's holders and waiters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
+    pub usage: Usage,
     pub owed: u32,
     pub unnoticed: u32,
-    /// Operation, calls, units; the largest share first.
-    pub holders: Vec<(usize, u32, u32)>,
+    /// In use, by nobody.
+    pub unattributed: u32,
+    /// The largest share first; of equal ones the order is free, and here by name.
+    pub holders: Vec<Share>,
     pub queue: Vec<Run>,
 }
 
+/// What one operation holds of a budget.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    pub operation: Name,
+    pub calls: u32,
+    pub units: u32,
+}
+
 /// Calls of one operation in a row in a queue, and the units that each waits for.
-pub type Run = (usize, u32, u32);
+pub type Run = (Name, u32, u32);
 
 /// One key: its space and itself, who holds it, and who waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

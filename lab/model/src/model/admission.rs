@@ -19,12 +19,12 @@ impl Model {
             if self.turned_away(id) {
                 self.counts(id).rejected += 1;
                 self.call(id).stage = Stage::Over;
-                return never_ran(Kind::Stopping, None);
+                return self.never_ran(id, Kind::Stopping);
             }
             self.counts(id).admitted += 1;
             if self.op(id).key_required && self.calls[&id].spec.key == 0 {
                 self.end(id);
-                return never_ran(Kind::KeyRequired, None);
+                return self.never_ran(id, Kind::KeyRequired);
             }
             let now = self.now;
             let call = self.call(id);
@@ -134,7 +134,7 @@ impl Model {
         call.inside = call.late || call.parent.is_some();
         call.wait_until = call.wait_until.or(until);
         let operation = call.spec.operation;
-        self.became[operation].0 += u64::from(first);
+        self.counts[operation].waited += u64::from(first);
         Polled::Pending
     }
 
@@ -200,7 +200,7 @@ impl Model {
         self.end(id);
         let refusal = Failed {
             chain,
-            ..refusal(kind, place)
+            ..self.refusal(id, kind, place)
         };
         if kind == Kind::Overloaded {
             // B4: rolled back and counted before the turn of the executor.
@@ -288,7 +288,7 @@ impl Model {
         let (operation, withdrawn) = (call.spec.operation, call.withdrawn);
         let (started, became) = (call.started, call.became);
         self.counts[operation].finished += 1;
-        let of = &mut self.became[operation].1;
+        let of = &mut self.counts[operation].outcomes;
         *match became {
             _ if !started => &mut of.never_ran,
             Became::Dropped => &mut of.dropped,
@@ -337,24 +337,26 @@ impl Model {
         }
         self.events.push(Event::Resized(budget, accepted));
     }
-}
 
-fn never_ran(kind: Kind, place: Option<Place>) -> Polled {
-    Polled::Ready(Answer::Error(refusal(kind, place)))
-}
+    fn never_ran(&self, id: Id, kind: Kind) -> Polled {
+        Polled::Ready(Answer::Error(self.refusal(id, kind, None)))
+    }
 
-fn refusal(kind: Kind, place: Option<Place>) -> Failed {
-    let outcome = match kind {
-        Kind::KeyRequired | Kind::WouldDeadlock => Outcome::Permanent,
-        _ => Outcome::Throttled,
-    };
-    Failed {
-        kind,
-        outcome,
-        attempts: 0,
-        ended_by: None,
-        said: None,
-        place,
-        chain: 0,
+    fn refusal(&self, id: Id, kind: Kind, place: Option<Place>) -> Failed {
+        let outcome = match kind {
+            Kind::KeyRequired | Kind::WouldDeadlock => Outcome::Permanent,
+            _ => Outcome::Throttled,
+        };
+        Failed {
+            operation: self.calls[&id].spec.operation,
+            kind,
+            outcome,
+            attempts: 0,
+            ended_by: None,
+            said: None,
+            pushback: None,
+            place,
+            chain: 0,
+        }
     }
 }

@@ -68,6 +68,7 @@ impl Model {
                 return self.cut_off(id);
             }
             self.call(id).cancelled = true;
+            self.stir(id);
             match self.handler(id) {
                 last if callers => return self.cut(id, EndedBy::CallerDeadline, last),
                 Said::Panic => return self.panicked(id),
@@ -126,6 +127,7 @@ impl Model {
     /// The attempt's time is up and it has not answered (C6).
     fn cut_off(&mut self, id: Id) -> Polled {
         let cut = Some(EndedBy::AttemptTimeout);
+        self.stir(id);
         self.failed(
             id,
             Failure {
@@ -139,11 +141,11 @@ impl Model {
 
     /// B9: the caller's bound has ended; a success in the last poll stands, an error becomes the source.
     fn cut(&mut self, id: Id, by: EndedBy, last: Said) -> Polled {
-        let said = match last {
+        let (said, pushback) = match last {
             Said::Panic => return self.panicked(id),
             Said::Word(Word::Success, _) => return self.succeeded(id),
-            Said::Word(word, _) => Some(word),
-            Said::Nothing => None,
+            Said::Word(word, pushback) => (Some(word), pushback),
+            Said::Nothing => (None, None),
         };
         self.failed(
             id,
@@ -151,7 +153,7 @@ impl Model {
                 said,
                 outcome: Outcome::Uncertain,
                 cut: Some(by),
-                pushback: None,
+                pushback,
             },
         )
     }
@@ -172,11 +174,13 @@ impl Model {
             Some(_) => Kind::TimedOut,
         };
         Polled::Ready(Answer::Error(Failed {
+            operation: call.spec.operation,
             kind,
             outcome,
             attempts: call.attempts,
             ended_by: gone.or(failure.cut),
             said: failure.said,
+            pushback: failure.pushback,
             place: None,
             chain: 0,
         }))

@@ -19,17 +19,23 @@ impl Model {
                 self.drains.insert(*id, drain);
             }
             Step::Poll(id) if self.drains.contains_key(id) => self.poll_drain(*id),
-            Step::Poll(id) => match self.poll(*id) {
-                Polled::Pending => {}
-                Polled::Ready(answer) => self.answered(*id, answer),
-                Polled::Panicked => {
-                    self.calls.remove(id);
-                    self.events.push(Event::Panicked(*id));
+            Step::Poll(id) => {
+                self.stirred.remove(id);
+                match self.poll(*id) {
+                    Polled::Pending => {}
+                    Polled::Ready(answer) => self.answered(*id, answer),
+                    Polled::Panicked => {
+                        self.calls.remove(id);
+                        self.events.push(Event::Panicked(*id));
+                    }
                 }
-            },
+            }
             Step::Drop(id) if self.drains.contains_key(id) => drop(self.drains.remove(id)),
             Step::Drop(id) => self.leave(*id),
-            Step::Tell(id, what) => self.call(*id).moves.push_back(what.clone()),
+            Step::Tell(id, what) => {
+                self.call(*id).moves.push_back(what.clone());
+                self.stir(*id);
+            }
             Step::Advance(by) => self.now += by,
             Step::Resize(budget, capacity) => self.resize(*budget, *capacity),
             Step::Fire(id) => self.call(*id).fired = true,
@@ -68,6 +74,11 @@ impl Model {
         })
     }
 
+    /// Whether a call pauses, or waits for what it gave up for a pause.
+    pub fn pauses(&self) -> bool {
+        self.calls.values().any(|call| call.pausing.is_some())
+    }
+
     /// The futures that have something to see, and so must have been woken since they were last polled (B3, B8, C4, C5,
     /// D1).
     pub fn restless(&self) -> Vec<Id> {
@@ -76,6 +87,25 @@ impl Model {
         let drains = self.drains.iter().filter(|(_, drain)| ended(drain));
         restless.extend(drains.map(|(id, _)| *id));
         restless
+    }
+
+    /// The calls that nothing may have woken since they were last polled, since nothing has changed for them (B3). A drain
+    /// may be woken at any time, to look whether it is over.
+    pub fn asleep(&self) -> Vec<Id> {
+        let restless = self.restless();
+        let mut calls = self.ids(|call| call.is_root() && call.stage != Stage::Permit);
+        calls.retain(|id| !restless.contains(id) && !self.stirred.contains(id));
+        calls
+    }
+
+    /// Whoever polls this call may be woken on account of its handler: one that is told something, or has woken itself and
+    /// is polled again, or dropped, in the same poll.
+    pub(super) fn stir(&mut self, id: Id) {
+        let call = &self.calls[&id];
+        match call.parent.filter(|_| !call.spawned) {
+            Some(parent) => self.stir(parent),
+            None => drop(self.stirred.insert(id)),
+        }
     }
 
     fn stirs(&self, call: &Call) -> bool {
@@ -174,7 +204,11 @@ impl Model {
                     return Said::Nothing;
                 }
                 Some(Move::Panic) => return Said::Panic,
-                Some(Move::Block(time)) => self.now += time,
+                Some(Move::Block(time)) => {
+                    self.now += time;
+                    // Its own timers may have come due, and this poll sees to them.
+                    self.stir(id);
+                }
                 Some(Move::Yield) => {
                     self.call(id).yielded = true;
                     return Said::Nothing;

@@ -11,19 +11,14 @@ use bursar::{
 
 use super::BoxFuture;
 use super::puppet::{Puppet, Stage, Token};
-use crate::scenario::{Answer, Failed, Form, Id, Kind, Op, Place, Spec, Via, Word, chain};
+use crate::scenario::{
+    Answer, Failed, Form, Id, Kind, NAMES, Name, Op, Place, Spec, Via, Word, chain,
+};
 
 /// How a call ended, with the permit if there is one.
 pub(super) type Ended = (Answer, Option<Permit>);
 
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-
-pub(super) fn budget_name(at: usize) -> &'static str {
-    NAMES[at]
-}
-
-/// Budgets, operations and key spaces have the same names.
-pub(super) fn at_of(name: &str) -> usize {
+pub(super) fn at_of(name: &str) -> Name {
     let at = NAMES.iter().position(|of| *of == name);
     at.unwrap_or(usize::MAX)
 }
@@ -65,7 +60,7 @@ pub(super) fn operation(runtime: &Runtime, at: usize, op: &Op) -> Operation<Inpu
     .retry(retry);
     // In reverse: the runtime puts claims into the order of names.
     for (budget, units) in op.claims.iter().rev() {
-        policy = policy.claim(budget_name(*budget), *units);
+        policy = policy.claim(NAMES[*budget], *units);
     }
     if op.reject {
         policy = policy.reject();
@@ -83,7 +78,7 @@ pub(super) fn operation(runtime: &Runtime, at: usize, op: &Op) -> Operation<Inpu
         policy = policy.grace(Duration::from_millis(grace));
     }
     if let Some(group) = op.group {
-        policy = policy.retry_group(budget_name(group));
+        policy = policy.retry_group(NAMES[group]);
     }
     if let Some(longest) = op.max_wait {
         policy = policy.max_wait(Duration::from_millis(longest));
@@ -219,12 +214,15 @@ fn failed<E: Said>(error: CallError<E>) -> Answer {
             waiting,
         })
     });
+    let pushback = error.failure().and_then(|failure| failure.pushback());
     Answer::Error(Failed {
+        operation: at_of(error.operation()),
         kind,
         outcome: error.outcome(),
         attempts: error.attempts(),
         ended_by: error.attempted().and_then(|ran| ran.ended_by()),
         said: error.error().and_then(Said::word),
+        pushback: pushback.map(|pause| pause.as_millis() as u64),
         place,
         chain: refusal.map_or(0, |refusal| {
             let named = |of: &Holder| (at_of(of.operation().unwrap_or_default()), of.holds_key());
