@@ -66,7 +66,7 @@ fn b10_who_was_granted_in_time_is_not_woken_when_the_longest_wait_ends() {
     let policy = Policy::pure().claim("a", 1).max_wait(ms(100));
     let patient = runtime.contract("patient", policy).unwrap();
     let held = assert_ready_ok!(spawn(patient.admit()).poll());
-    let mut waits = spawn(patient.run(|| std::future::pending::<Result<u32, Failure<&str>>>()));
+    let mut waits = spawn(patient.run(std::future::pending::<Result<u32, Failure<&str>>>));
     assert_pending!(waits.poll());
     assert_eq!(clock.timers(), 1);
     drop(held);

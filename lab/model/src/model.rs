@@ -3,11 +3,11 @@
 //! It knows no waker, no lock and no future. A call is a row of plain fields, a queue is a list of ids, and each method
 //! follows the clauses named beside it. Where the contract leaves a choice open the comment says "open".
 //!
-//! The contract is about a thousand lines, to be read in this order: the types below; admission.rs, the order of a call, its
-//! queues and its end (B); chain.rs, who calls from inside whom (B11); attempts.rs, what a handler's poll leads to (C); retries.rs,
-//! whether and when it is repeated (C4, C10, C11); drain.rs (D). picture.rs follows from them, being what can be read (E). script.rs
-//! is the driver: what a script does to the model and what handlers do as they are told; of the contract it says who must be
-//! woken and who must not.
+//! The contract is about a thousand lines, to be read in this order: the types below; admission.rs, the order of a call,
+//! its queues and its end (B); chain.rs, who calls from inside whom (B11); attempts.rs, what a handler's poll leads to (C);
+//! retries.rs, whether and when it is repeated (C4, C10, C11); drain.rs (D). picture.rs follows from them, being what can
+//! be read (E). script.rs is the driver: what a script does to the model, and what handlers do as they are told; of the
+//! contract it says who must be woken and who must not.
 
 mod admission;
 mod attempts;
