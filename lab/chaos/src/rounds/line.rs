@@ -1,7 +1,8 @@
 //! Tickets: callers that joined a queue one after another start in that order, whatever leaves meanwhile.
 //!
 //! A permit holds the whole capacity while one thread polls each caller once: that poll takes the place, so the order is
-//! known. Then the permit goes back and the callers go on as tasks, all at once, some of them leaving.
+//! known. Then the permit goes back and the callers go on as tasks, all at once, some of them leaving; in some rounds the
+//! budget grows and shrinks meanwhile, in some a drain begins and withdraws those who still wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +21,9 @@ use crate::random::Random;
 
 /// How a caller leaves: 0 is dropped, 1 by a token, 2 at a deadline; any other stays.
 const STAYS: u64 = 5;
+
+/// What a budget of six units grows to, in rounds in which it does.
+const GROWN: u32 = 8;
 
 type Caller = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
@@ -65,7 +69,10 @@ fn queue(
         .block_on(holder.with().key(held_key).admit())
         .map_err(|why| why.to_string())?;
 
-    let line = Arc::new(Line::new(if keyed { 1 } else { 6 }));
+    let resizes = !keyed && random.once_in(3);
+    let drains = random.once_in(4);
+    let most = if resizes { GROWN } else { 6 };
+    let line = Arc::new(Line::new(if keyed { 1 } else { most }));
     let mut tokens = Vec::new();
     let mut leavers = Vec::new();
     let mut stayers = Vec::new();
@@ -110,6 +117,7 @@ fn queue(
                 })
                 .await;
             match answer {
+                Err(error) if drains && error.is_stopping() => Ok(()),
                 Err(error) if leaves != 1 && leaves != 2 => Err(error.to_string()),
                 _ => Ok(()),
             }
@@ -153,6 +161,33 @@ fn queue(
         }
         Ok(())
     });
+    if resizes {
+        let (runtime, times) = (runtime.clone(), 2 + random.below(8));
+        tasks.push(executor.spawn(async move {
+            for time in 0..times {
+                let capacity = if time % 2 == 0 { GROWN } else { 6 };
+                let resized = runtime.resize("budget", capacity);
+                resized.map_err(|why| why.to_string())?;
+                yield_now().await;
+            }
+            Ok(())
+        }));
+    }
+    if drains {
+        let (runtime, turns) = (runtime.clone(), random.below(20));
+        tasks.push(executor.spawn(async move {
+            for _ in 0..turns {
+                yield_now().await;
+            }
+            let drained = runtime.shutdown().await;
+            drained.map_err(|why| why.to_string())?;
+            let total = runtime.stats().total();
+            match total.admitted == total.finished {
+                true => Ok(()),
+                false => Err(format!("drained too early: {total:?}")),
+            }
+        }));
+    }
     if head_leaves {
         let second = tasks.remove(0);
         wait_turning(executor, &clock, second)?.map_err(|why| why.to_string())??;

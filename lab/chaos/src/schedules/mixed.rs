@@ -1,8 +1,10 @@
-//! The whole runtime with mixed operations: three callers, each a few calls of any kind, left in any way.
+//! The whole runtime with mixed operations: three callers, each a few calls of any kind, left in any way, some of them
+//! repeated, while a capacity grows and shrinks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bursar::{Policy, Retry};
 use shuttle::future::block_on;
 use shuttle::thread;
 
@@ -30,11 +32,14 @@ pub fn mixed_with_drains() {
 
 fn run(drains: bool) {
     let world = World::new();
+    world.ledger.grow(0, 3);
+    let retried = Policy::pure().claim("a", 1).claim("b", 1);
+    let retried = retried.retry(Retry::up_to(2).on_transient());
     let place = Arc::new(Place {
         operations: vec![
+            world.operation_of("retried", retried, &[(0, 1), (1, 1)]),
             world.operation("light", &[(0, 1)], false),
             world.operation("heavy", &[(0, 2)], false),
-            world.operation("both", &[(0, 1), (1, 1)], false),
             world.operation("none", &[], false),
             world.operation("rejects", &[(0, 1)], true),
         ],
@@ -61,6 +66,8 @@ fn run(drains: bool) {
     });
     for flag in &flags {
         place.world.clock.advance(Duration::from_millis(1));
+        let resized = place.world.runtime.resize("a", 2 + choose(2));
+        resized.expect("every claim fits");
         pause();
         flag.raise();
     }
@@ -75,9 +82,12 @@ fn run(drains: bool) {
 }
 
 async fn call(place: &Place, flag: &Flag) {
-    let operation = &place.operations[choose(place.operations.len() as u32) as usize];
+    let which = choose(place.operations.len() as u32) as usize;
+    let operation = &place.operations[which];
     let key = Some(1).filter(|_| choose(2) == 0);
     let kind = choose(6);
+    // The first of them is repeated after a failure that says so.
+    let fails = which == 0 && choose(2) == 0;
     let mut call = operation.contract.with();
     if let Some(key) = key {
         call = call.key(key);
@@ -102,12 +112,15 @@ async fn call(place: &Place, flag: &Flag) {
         polls,
         call.run(|attempt| async move {
             let _inside = place.world.ledger.enter(operation.claims, key);
-            assert_eq!(attempt.number(), 1);
+            assert!(attempt.number() <= 1 + u32::from(fails));
             turn().await;
             if kind == 5 {
                 nested(place).await;
             }
-            Ok::<_, Fails>(())
+            match fails && attempt.number() == 1 {
+                true => Err(Fails::transient("once more")),
+                false => Ok(()),
+            }
         }),
     )
     .await;
