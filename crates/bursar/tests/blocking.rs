@@ -336,6 +336,26 @@ fn c7_a_handler_that_no_thread_took_up_in_time_never_ran() {
     }
 }
 
+/// The executor goes while it still holds what was called off: that is over already and ends once.
+#[test]
+fn c7_an_executor_that_goes_after_the_caller_loses_nothing() {
+    let (pool, (runtime, _, contract)) = (pool(1), one_unit());
+    let handle = pool.handle().clone();
+    let _inside = handle.enter();
+    let occupied = Occupied::new(&pool);
+    let (work, reins) = Work::new();
+    let mut call = Stepped::new(contract.run_blocking(move |attempt| work.perform(attempt)));
+    assert_pending!(call.poll());
+    drop(call);
+    assert!(reins.dropped(), "called off for good");
+    assert_idle(&runtime);
+    pool.shutdown_background();
+    drop(occupied);
+    assert!(reins.begun.recv().is_err(), "it never ran");
+    assert_eq!(counts(&runtime, "work").outcomes.dropped, 1);
+    assert_idle(&runtime);
+}
+
 #[test]
 fn c7_a_handler_whose_executor_is_gone_never_ran() {
     let (pool, (runtime, _, contract)) = (pool(1), one_unit());

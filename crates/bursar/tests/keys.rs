@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use bursar::seam::{HoldId, Standing};
 use bursar::{
     CallError, Contract, Failure, Key, Outcome, Permit, Policy, Retry, Runtime, handler_fn,
 };
@@ -451,4 +452,20 @@ fn b6_a_key_of_another_space_is_another_key_wherever_it_lies() {
         assert!(matches!(free, Poll::Ready(Ok(_))), "key {key}: {free:?}");
         drop(held);
     }
+}
+
+#[test]
+fn b6_a_turn_waits_for_a_key_that_somebody_else_holds() {
+    let runtime = db(1);
+    let contract = contract(&runtime, "load");
+    let held = hold(&contract, "k");
+    let mut turn = Standing::new(Some(runtime.id()), 8, Some(HoldId::unique()), None);
+    let mut keyed = contract.with().key("k");
+    let mut call = spawn(keyed.admit());
+    turn.here(|| assert_pending!(call.poll()));
+    drop(held);
+    assert!(call.is_woken());
+    drop(turn.here(|| assert_ready_ok!(call.poll())));
+    drop(call);
+    assert_idle(&runtime);
 }

@@ -257,6 +257,10 @@ fn the_clock_of_a_runtime_is_the_one_it_was_given() {
 #[tokio::test(start_paused = true)]
 async fn the_clock_of_a_runtime_is_tokios_unless_it_is_given_one() {
     let runtime = Runtime::builder().resource("db", 1).build().unwrap();
+    let busy = Arc::new(Busy(SpotSnapshot::default()));
+    let member: Weak<dyn DrainMember> = Arc::downgrade(&(Arc::clone(&busy) as _));
+    let shown = format!("{:?}", runtime.register(member));
+    assert!(shown.contains("clock: tokio"), "{shown}");
     let clock = runtime.clock();
     let before = clock.now();
     clock.sleep_until(before + ms(5)).await;

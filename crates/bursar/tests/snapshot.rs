@@ -412,3 +412,28 @@ key                         held by  waiting  first in line
     assert!(lines[at + 2][held_by..].starts_with("render 2"), "\n{text}");
     drop((held, waiting));
 }
+
+/// A long queue is told from its beginning, up to where its runs become too many.
+#[test]
+fn e2_a_keys_queue_is_told_from_its_beginning() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    let (even, odd) = (
+        contract(&runtime, "even", &[]),
+        contract(&runtime, "odd", &[]),
+    );
+    let held = assert_ready_ok!(spawn(even.with().key("k").admit()).poll());
+    let mut calls: Vec<_> = (0..20)
+        .map(|place| if place % 2 == 0 { &even } else { &odd })
+        .map(|of| of.with().key("k"))
+        .collect();
+    let mut waiting: Vec<_> = calls.iter_mut().map(|call| spawn(call.admit())).collect();
+    for waiter in &mut waiting {
+        assert_pending!(waiter.poll());
+    }
+    let key = &runtime.snapshot().keys[0];
+    assert_eq!(key.waiting, 20);
+    let told = line(&key.queue);
+    let first: Vec<_> = [("even", 1, 0), ("odd", 1, 0)].repeat(8);
+    assert_eq!(told, first);
+    drop((held, waiting));
+}

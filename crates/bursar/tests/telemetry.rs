@@ -390,3 +390,58 @@ fn e3_metrics_are_those_of_the_table() {
     assert_eq!(value("bursar_call_wait_seconds", &["load"]), Some(6.0));
     assert_eq!(value("bursar_call_wait_seconds", &["refused"]), None);
 }
+
+/// A dashboard groups refusals by `reason`: each way to be turned away has a word of its own.
+#[test]
+fn e3_each_way_to_be_turned_away_has_its_word() {
+    let capture = Capture::default();
+    let subscriber = Registry::default().with(capture.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        let (runtime, clock) = exact();
+        let policy = || Policy::pure().claim("db", 1);
+        let load = runtime.contract("load", policy()).unwrap();
+        let keyed = runtime.contract("keyed", policy().require_key()).unwrap();
+        let run = || async { Answer::Ok(7) };
+        assert_ready_err!(spawn(keyed.run(run)).poll());
+        let nested = || async {
+            load.run(run).await.unwrap_err();
+            Answer::Ok(7)
+        };
+        assert_ready_ok!(spawn(load.run(nested)).poll());
+
+        let held = assert_ready_ok!(spawn(load.admit()).poll());
+        let mut late = load.with().within(ms(5));
+        let mut late = spawn(late.run(|_| run()));
+        assert_pending!(late.poll());
+        clock.advance(ms(5));
+        assert_ready_err!(late.poll());
+        let mut left = load.with().until(async {});
+        assert_ready_err!(spawn(left.run(|_| run())).poll());
+        drop(held);
+
+        let gate = common::Gate::new();
+        let mut cut = load.with().until(gate.wait());
+        let mut cut = spawn(cut.run(|_| std::future::pending::<Answer>()));
+        assert_pending!(cut.poll());
+        gate.open();
+        assert_ready_err!(cut.poll());
+        assert_ready_ok!(spawn(runtime.shutdown()).poll());
+        assert_ready_err!(spawn(load.run(run)).poll());
+    });
+    let reasons = |name| -> Vec<String> {
+        let said = capture.of(name);
+        let reasons = said.iter().filter_map(|of| field(of, "reason"));
+        reasons.map(str::to_owned).collect()
+    };
+    assert_eq!(
+        reasons("refused"),
+        [
+            "key required",
+            "would deadlock",
+            "admission timed out",
+            "withdrawn",
+            "stopping"
+        ]
+    );
+    assert_eq!(reasons("failed"), ["cancelled"]);
+}

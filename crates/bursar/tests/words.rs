@@ -419,3 +419,19 @@ fn c2_the_source_is_reachable_through_nested_calls() {
         ("outer", Outcome::Permanent)
     );
 }
+
+#[test]
+fn c2_carry_keeps_the_pause_that_a_nested_call_was_told() {
+    let (runtime, _) = runtime(&[("a", 2)]);
+    let policy = || Policy::pure().claim("a", 1);
+    let outer = runtime.contract("outer", policy()).unwrap();
+    let inner = runtime.contract("inner", policy()).unwrap();
+    let busy = || async { Err::<(), _>(Failure::throttled("busy").after(ms(70))) };
+    let mut call = task::spawn(outer.run(|| async { inner.run(busy).await.carry() }));
+    let error = assert_ready_err!(call.poll());
+    let failure = error.failure().expect("it ran");
+    assert_eq!(
+        (failure.outcome(), failure.pushback()),
+        (Outcome::Throttled, Some(ms(70)))
+    );
+}

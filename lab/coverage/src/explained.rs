@@ -2,8 +2,9 @@
 //!
 //! A reason stands at the beginning of a line and speaks for the lines below it, which are indented: file, function and the
 //! line's own text, with tabs between them. So a line is found again after others have moved it; whoever changes it argues anew.
+//! A reason that begins with `~` speaks for lines that some runs execute, as threads happen to meet.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// A line as it is written down.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,34 +20,45 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// How often a line that is explained is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executed {
+    Never,
+    Sometimes,
+}
+
 /// Reads the list.
 ///
 /// # Errors
 /// A line has no reason above it, or not three parts.
-pub fn parse(list: &str) -> Result<BTreeSet<Place>, String> {
-    let mut places = BTreeSet::new();
-    let mut reason = false;
+pub fn parse(list: &str) -> Result<BTreeMap<Place, Executed>, String> {
+    let mut places = BTreeMap::new();
+    let mut executed = None;
     for line in list.lines() {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let Some(place) = line.strip_prefix('\t') else {
-            reason = true;
+            executed = Some(match line.strip_prefix('~') {
+                Some(_) => Executed::Sometimes,
+                None => Executed::Never,
+            });
             continue;
         };
         let mut parts = place.splitn(3, '\t').map(str::to_owned);
-        let (Some(file), Some(function), Some(text), true) =
-            (parts.next(), parts.next(), parts.next(), reason)
+        let (Some(file), Some(function), Some(text), Some(executed)) =
+            (parts.next(), parts.next(), parts.next(), executed)
         else {
             return Err(format!(
                 "it takes a reason above, then file, function and text, each behind a tab: {line:?}"
             ));
         };
-        places.insert(Place {
+        let place = Place {
             file,
             function,
             text,
-        });
+        };
+        places.insert(place, executed);
     }
     Ok(places)
 }
@@ -85,11 +97,15 @@ mod tests {
 
     #[test]
     fn a_reason_speaks_for_the_lines_below_it() {
-        let list = "# Lines.\n\nNobody comes here.\n\ta.rs\tleft\tNone\n\tb.rs\tf\ta\tb\n";
+        let list = "# Lines.\n\nNobody comes here.\n\ta.rs\tleft\tNone\n\tb.rs\tf\ta\tb\n~ A race.\n\tb.rs\tf\tc\n";
         let places = parse(list).unwrap();
-        assert!(places.contains(&place("a.rs", SOURCE, 6)));
-        assert!(places.iter().any(|of| of.text == "a\tb"));
-        assert_eq!(places.len(), 2);
+        assert_eq!(places[&place("a.rs", SOURCE, 6)], Executed::Never);
+        let executed: Vec<_> = places.iter().map(|(of, how)| (&*of.text, *how)).collect();
+        let (never, sometimes) = (Executed::Never, Executed::Sometimes);
+        assert_eq!(
+            executed,
+            [("None", never), ("a\tb", never), ("c", sometimes)]
+        );
     }
 
     #[test]

@@ -9,12 +9,12 @@
 mod explained;
 mod lcov;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use explained::Place;
+use explained::{Executed, Place};
 use lcov::Lines;
 
 const SOURCES: &str = "crates/bursar/src";
@@ -87,7 +87,7 @@ fn measure(repository: &Path, target: &Path, features: &[&str]) -> Result<String
 fn report(
     repository: &Path,
     lines: &Lines,
-    explained: &BTreeSet<Place>,
+    explained: &BTreeMap<Place, Executed>,
     began: Instant,
 ) -> Result<bool, String> {
     if lines.is_empty() {
@@ -107,7 +107,7 @@ fn report(
         let unexecuted = lines.iter().filter(|(_, times)| **times == 0);
         for number in unexecuted.clone().map(|(number, _)| *number) {
             let place = explained::place(short, &source, number);
-            told += usize::from(explained.contains(&place));
+            told += usize::from(explained.contains_key(&place));
             missed.entry(place).or_insert(format!("{file}:{number}"));
         }
         let done = lines.len() - unexecuted.count();
@@ -117,11 +117,12 @@ fn report(
     }
     let open: Vec<_> = missed
         .iter()
-        .filter(|(place, _)| !explained.contains(place))
+        .filter(|(place, _)| !explained.contains_key(place))
         .collect();
     let stale: Vec<_> = explained
         .iter()
-        .filter(|place| !missed.contains_key(place))
+        .filter(|(place, executed)| **executed == Executed::Never && !missed.contains_key(place))
+        .map(|(place, _)| place)
         .collect();
     println!();
     for (place, at) in &open {

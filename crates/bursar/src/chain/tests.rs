@@ -253,3 +253,17 @@ fn what_runs_inside_of_something_is_told_what_that_holds() {
     assert!(!links::holds_something() && !links::inside(RuntimeId(8)));
     assert!(Chain::current().is_empty());
 }
+
+#[test]
+fn what_was_linked_to_a_call_that_panicked_is_cut_from_it() {
+    let mut chain = None;
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        inside_of(8, || {
+            chain = Some(Chain::current());
+            panic!("inside")
+        })
+    }));
+    assert!(unwound.is_err());
+    let chain = chain.expect("it was made");
+    chain.scope(|| assert!(!inside(8), "the call is over"));
+}
