@@ -125,10 +125,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
         self.plan.frame(self.key)
     }
 
-    /// Ready once the call holds everything.
+    /// Ready once the call holds everything, or comes to nothing. Not to be polled again then.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, key: &Key) -> Poll<Result<(), Denied>> {
         match (self.stage, self.slot) {
-            (Stage::Executing | Stage::Watched | Stage::Over, _) => return Poll::Ready(Ok(())),
             (Stage::AtKey, Some(slot)) => {
                 let state = ready!(self.plan.engine.keys.poll_wait(
                     self.key,
@@ -156,10 +155,6 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             _ => {}
         }
         ready!(self.take_budgets(cx))?;
-        if self.lobby && (self.taken > 0 || !self.key.is_none()) {
-            // Back from a pause, or admitted past the stop: a budget or the key is its home.
-            self.leave_lobby();
-        }
         if self.bare() && !self.enter_lobby() {
             return Poll::Ready(Err(Denied::Stopping(self.turn_away())));
         }

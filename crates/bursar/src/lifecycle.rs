@@ -6,10 +6,10 @@
 //!
 //! Invariants:
 //! 1. A call admitted past the stop (nested work) takes a place in the lobby, is noted in `late` and then finds the
-//!    work it is nested in still live; it leaves the lobby once it holds something else. So a scan that found every
-//!    word drained, and `late` unmoved from before to after, has missed nobody: the lobby is read before the others,
-//!    and had the call moved on between, the note would have moved. One that comes back to the lobby, to pause, is noted
-//!    again before it gives back what it held.
+//!    work it is nested in still live; whoever has a place keeps it to its end, and gives it back last. So a scan that
+//!    found every word drained, and `late` unmoved from before to after, has missed nobody: the lobby is read before the
+//!    others, and who came to it later has moved the note. That goes as well for one that was admitted before the stop and
+//!    comes to the lobby past it, to pause: it is noted before it gives back what it held.
 //! 2. A drain registers its waker before it scans; whoever gives back does so before it wakes the registered. One of
 //!    the two sees the other.
 //! 3. The lock is a leaf and wakers are woken after it.

@@ -7,14 +7,16 @@
 
 mod common;
 
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bursar::{
     Backoff, CallError, Classify, Clock, Contract, ContractError, EndedBy, Failure, ManualClock,
-    Outcome, Policy, Retry, Runtime, Timer,
+    Outcome, Policy, Retry, Runtime, Timer, in_chain,
 };
-use common::{Answer, Error, Script, assert_idle, counts, in_use, ms, runtime, waiting};
+use common::{Answer, Error, Gate, Script, assert_idle, counts, in_use, ms, runtime, waiting};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 
@@ -255,6 +257,38 @@ fn d1_a_nested_call_pauses_through_a_drain() {
     clock.advance(ms(500));
     script.say(Ok(7));
     assert_eq!(assert_ready_ok!(run.poll()), 7);
+    assert_ready_ok!(drain.poll());
+}
+
+#[test]
+fn d1_a_nested_call_pauses_through_a_drain_and_past_the_end_of_its_parent() {
+    let (runtime, clock) = runtime(&[("db", 1)]);
+    // It claims nothing, so that it has no home but the one it paused in.
+    let pausing = Policy::pure().retry(retry(2));
+    let pausing = runtime.contract("pausing", pausing).unwrap();
+    let outer = runtime.contract("outer", Policy::pure()).unwrap();
+    let (script, gate) = (Script::new(), Gate::new());
+    script.say(busy(500));
+    let mut parent = spawn(outer.run(|| async {
+        let mut nested = Box::pin(in_chain(pausing.run(|| script.answer())));
+        let paused = poll_fn(|cx| Poll::Ready(nested.as_mut().poll(cx).is_pending()));
+        assert!(paused.await);
+        gate.wait().await;
+        Ok::<_, Failure<Error>>(nested)
+    }));
+    assert!(parent.poll().is_pending());
+    let mut drain = spawn(runtime.shutdown());
+    assert_pending!(drain.poll());
+    gate.open();
+    let Poll::Ready(Ok(nested)) = parent.poll() else {
+        panic!("its handler is done");
+    };
+    let mut nested = spawn(nested);
+    assert_pending!(drain.poll(), "the nested call has not ended");
+    clock.advance(ms(500));
+    script.say(Ok(7));
+    assert_eq!(assert_ready_ok!(nested.poll()), 7);
+    assert!(drain.is_woken());
     assert_ready_ok!(drain.poll());
 }
 

@@ -122,13 +122,9 @@ impl<P: Deref<Target = Plan>> Holding<P> {
 
     /// A call with neither key nor budget is held by the lobby, so that a drain sees it.
     pub(super) fn enter_lobby(&mut self) -> bool {
-        let lifecycle = &self.plan.engine.lifecycle;
-        if !self.lobby && lifecycle.enter(self.late) {
-            self.lobby = true;
-            if self.late {
-                // A scan may have passed the lobby and not yet come to what is given back for this place.
-                lifecycle.note_late();
-            }
+        if !self.lobby {
+            // Who was admitted past the stop has a place.
+            self.lobby = self.plan.engine.lifecycle.enter(false);
         }
         self.lobby || self.admitted_late()
     }
@@ -140,7 +136,7 @@ impl<P: Deref<Target = Plan>> Holding<P> {
     #[cold]
     fn admitted_late(&mut self) -> bool {
         let engine = Arc::clone(&self.plan.engine);
-        if self.late || !chain::inside(engine.id()) {
+        if !chain::inside(engine.id()) {
             return false;
         }
         let had_place = self.lobby;
