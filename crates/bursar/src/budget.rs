@@ -25,6 +25,8 @@ use crate::wake::{Poke, WakeList};
 
 const WAITERS: i64 = 0b01;
 const STOP: i64 = 0b10;
+/// Either of the two.
+const MARKED: i64 = 0b11;
 const UNIT: i64 = 0b100;
 
 const fn free(word: i64) -> i64 {
@@ -45,6 +47,15 @@ const LOOKS: u32 = 0;
 /// After so many arrivals in a row that looked for nothing, holders are taken to suspend: only one in `RETRY` looks.
 const PATIENCE: u32 = 16;
 const RETRY: u32 = 256;
+
+/// How often an arrival looks again after so many that looked for nothing.
+fn looks(futile: u32) -> u32 {
+    if futile < PATIENCE || futile % RETRY == 0 {
+        LOOKS
+    } else {
+        0
+    }
+}
 
 /// A named capacity. Units go out through [`Budget::take`] or the queue and come back through [`Budget::give`].
 #[derive(Debug)]
@@ -155,7 +166,7 @@ impl Budget {
     pub(crate) fn give(&self, units: u32) -> Poke {
         // Release: see `take`. Acquire is not needed here: a queue is read under its lock.
         let before = self.word.fetch_add(units_of(units), Ordering::Release);
-        if before & (WAITERS | STOP) == 0 {
+        if before & MARKED == 0 {
             return Poke(false);
         }
         self.given(before)
@@ -177,7 +188,7 @@ impl Budget {
     /// nested is not enough: a drain does not know of the call yet.
     #[cold]
     pub(crate) fn join(&self, arrival: Arrival<'_>, past_stop: bool) -> Joined {
-        if LOOKS > 0 && self.take_soon(arrival.units) {
+        if self.take_soon(arrival.units) {
             return Joined::Taken;
         }
         let mut queue = lock(&self.queue);
@@ -216,24 +227,14 @@ impl Budget {
     /// Takes units that come free within a moment, while nobody waits.
     fn take_soon(&self, units: u32) -> bool {
         let futile = self.futile.load(Ordering::Relaxed);
-        let mut looks = if futile < PATIENCE || futile % RETRY == 0 {
-            LOOKS
-        } else {
-            0
-        };
-        loop {
-            let word = self.word.load(Ordering::Relaxed);
-            if word & (WAITERS | STOP) != 0 {
+        for _ in 0..looks(futile) {
+            if self.word.load(Ordering::Relaxed) & MARKED != 0 {
                 return false;
             }
-            if free(word) >= i64::from(units) && self.take(units, false).is_ok() {
+            if self.take(units, false).is_ok() {
                 self.futile.store(0, Ordering::Relaxed);
                 return true;
             }
-            if looks == 0 {
-                break;
-            }
-            looks -= 1;
             std::hint::spin_loop();
         }
         self.futile.store(futile.wrapping_add(1), Ordering::Relaxed);
@@ -282,9 +283,7 @@ impl Budget {
                 wakes.push(waker);
             }
         }
-        if self.word.load(Ordering::Relaxed) & WAITERS != 0 {
-            self.word.fetch_and(!WAITERS, Ordering::Relaxed);
-        }
+        self.word.fetch_and(!WAITERS, Ordering::Relaxed);
     }
 
     /// Begins the drain here: no new holder, and every waiter that is not nested is withdrawn and woken.
@@ -364,3 +363,6 @@ impl Budget {
         }
     }
 }
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests;
