@@ -43,8 +43,8 @@ impl Frame {
     }
 }
 
-const TURN: u64 = 1 << 63;
-const CLAIMS_NOTHING: u64 = 1 << 62;
+const TURN: u64 = 0x8000_0000_0000_0000;
+const CLAIMS_NOTHING: u64 = 0x4000_0000_0000_0000;
 
 /// A frame whose `engine` is this marks where one piece of work stands on another's, and holds nothing.
 const SEAM: usize = 2;
@@ -166,6 +166,12 @@ impl Top {
             second: self.second.get(),
         }
     }
+
+    /// Whether the frame has a record.
+    #[inline(always)]
+    fn is_captured(&self) -> bool {
+        self.engine.get() & CAPTURED != 0
+    }
 }
 
 /// What is below the top.
@@ -239,7 +245,7 @@ impl Drop for Entered {
 #[inline(always)]
 fn leave(nested: bool, record: &mut Option<Arc<Node>>) {
     TOP.with(|top| {
-        if top.engine.get() & CAPTURED != 0 {
+        if top.is_captured() {
             *record = unmark();
         }
         top.engine.set(0);
@@ -349,12 +355,9 @@ fn capture() -> Option<Arc<Node>> {
                         top.words()
                     }
                 };
-                // The lowest place of a stack that stands on something marks just that.
-                if from > 0 || words.engine & !CAPTURED != SEAM {
-                    let record = Node::of(words, above.take());
-                    deep.captured.push((from, Arc::clone(&record)));
-                    above = Some(record);
-                }
+                let record = Node::of(words, above.take());
+                deep.captured.push((from, Arc::clone(&record)));
+                above = Some(record);
                 from += 1;
             }
             above

@@ -49,13 +49,7 @@ impl Node {
 
     /// A place where the chain can be cut.
     fn link(above: Arc<Self>) -> Arc<Self> {
-        Self::of(
-            Words {
-                engine: SEAM,
-                ..Words::NOTHING
-            },
-            Some(above),
-        )
+        Self::of(Words::NOTHING, Some(above))
     }
 
     /// What it stands for is over, or the one who waited for it is gone.
@@ -324,16 +318,13 @@ impl Drop for Stood<'_> {
         TOP.with(|top| {
             standing.gate = top.first.get();
             standing.claim = top.second.get();
-            if top.engine.get() & CAPTURED != 0 {
+            if top.is_captured() {
                 standing.record = unmark();
             }
             top.engine.set(0);
-            if *below > 0 {
-                pop(top);
-            }
-            if *below > 1 {
-                // The seam: whoever linked to it is tied to the requester through it.
-                if top.engine.get() & CAPTURED != 0 {
+            for _ in 0..*below {
+                // What was popped before is the seam: whoever linked to it is tied to the requester through it.
+                if top.is_captured() {
                     standing.above = unmark();
                 }
                 top.engine.set(0);
@@ -350,14 +341,13 @@ pub fn regate(body: u64, gate: Option<HoldId>, claim: Option<HoldId>) {
     let id = body | TURN;
     let (gate, claim) = (raw(gate), raw(claim));
     let done = TOP.with(|top| {
-        let engine = top.engine.get();
-        let own = engine != 0 && top.id.get() == id;
+        let own = top.engine.get() != 0 && top.id.get() == id;
         if own {
             top.first.set(gate);
             top.second.set(claim);
         }
-        // Nothing is below nothing, and nothing of this body is below it.
-        engine == 0 || own && engine & CAPTURED == 0
+        // Nothing of this body is below it.
+        own && !top.is_captured()
     });
     if done {
         return;
