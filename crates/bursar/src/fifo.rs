@@ -103,7 +103,7 @@ pub(crate) struct Seen {
 }
 
 /// How many records of one queue a snapshot looks at, which holds the queue's lock meanwhile.
-pub(crate) const LOOK: usize = 1 << 16;
+pub(crate) const LOOK: usize = 65_536;
 
 /// Who comes first in a queue: runs of calls of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -402,4 +402,58 @@ pub(crate) struct Removed {
         reason = "kept for its drop, which must come after the lock"
     )]
     waker: Kept,
+}
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn arrival(counters: &Counters) -> Arrival<'_> {
+        Arrival {
+            counters,
+            operation: 0,
+            units: 1,
+            nested: false,
+            bare: true,
+            counted: false,
+            waker: Waker::noop().clone().into(),
+        }
+    }
+
+    /// The room that is kept when so many have waited at once and left.
+    fn kept_after(waiters: usize) -> usize {
+        let counters = Counters::new(0);
+        let (mut slots, mut list) = (Slots::new(), List::new());
+        let joined: Vec<Slot> = (0..waiters)
+            .map(|_| slots.push(&mut list, arrival(&counters)))
+            .collect();
+        assert!(slots.0.capacity() >= waiters);
+        for slot in joined {
+            drop(slots.remove(Some(&mut list), slot, true, &counters));
+        }
+        slots.0.capacity()
+    }
+
+    #[test]
+    fn waiters_that_left_keep_the_memory_of_few() {
+        assert!(kept_after(10_000) <= KEEP);
+        assert_eq!(kept_after(KEEP), KEEP);
+    }
+
+    #[test]
+    fn a_call_that_is_polled_again_by_its_task_keeps_the_waker_it_has() {
+        struct Task;
+        impl std::task::Wake for Task {
+            fn wake(self: Arc<Self>) {}
+        }
+        let [own, other] = [Task, Task].map(|task| Waker::from(Arc::new(task)));
+        let counters = Counters::new(0);
+        let (mut slots, mut list) = (Slots::new(), List::new());
+        let mut arrival = arrival(&counters);
+        arrival.waker = own.clone().into();
+        let slot = slots.push(&mut list, arrival);
+        let mut poll = |waker: &Waker| slots.poll(slot, waker, &mut Kept::default(), &counters);
+        assert!(matches!(poll(&own), Polled::Waiting));
+        assert!(matches!(poll(&other), Polled::Stale));
+    }
 }

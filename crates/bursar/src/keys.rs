@@ -31,8 +31,8 @@ const SHARDS: usize = 16;
 #[cfg(any(bursar_loom, bursar_shuttle))]
 const SHARDS: usize = 1;
 
-/// Above this capacity an emptied shard gives its memory back.
-const KEEP: usize = 64;
+/// Above this capacity, that of 64 buckets, an emptied shard gives its memory back.
+const KEEP: usize = 56;
 
 /// A set of keys that meet: policies with different spaces never serialize against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,7 +149,7 @@ impl KeyTable {
             next,
             ..
         } = &mut *shard;
-        let same = |held: &Held| held.hash == hash && held.space == space && held.key == *key;
+        let same = |held: &Held| held.space == space && held.key == *key;
         match entries.entry(hash, same, |held| held.hash) {
             Entry::Vacant(vacant) => {
                 *next += 1;
@@ -351,5 +351,82 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), 1000);
         assert!(!ids.contains(&0));
+    }
+
+    fn hold(table: &KeyTable, space: u32, text: &str) -> KeyHold {
+        let mut hold = KeyHold::default();
+        let asked = table.ask(KeySpace(space), &text.into(), 0, &mut hold, false, |_| None);
+        assert_eq!(asked, Asked::Held, "{text} in {space}");
+        hold
+    }
+
+    /// Keys held in each shard, and how many it has room for.
+    fn shards(table: &KeyTable) -> Vec<(usize, usize)> {
+        let shards = table.shards.iter();
+        let entries = shards.map(|shard| {
+            let entries = &lock(shard).entries;
+            (entries.len(), entries.capacity())
+        });
+        entries.collect()
+    }
+
+    #[test]
+    fn b6_the_same_text_in_another_space_is_another_key() {
+        let table = KeyTable::new();
+        // Of so many some share a shard and what a table of keys looks at first.
+        for space in 0..1000 {
+            let _held = hold(&table, space, "brand");
+        }
+        assert_eq!(table.held(), 1000);
+    }
+
+    #[test]
+    fn keys_spread_over_all_shards() {
+        let table = KeyTable::new();
+        for number in 0..1000 {
+            let _held = hold(&table, 0, &number.to_string());
+        }
+        let shards = shards(&table);
+        assert!(shards.iter().all(|(held, _)| *held > 0), "{shards:?}");
+    }
+
+    #[test]
+    fn keys_that_were_released_keep_the_memory_of_few() {
+        let table = KeyTable::new();
+        let held: Vec<_> = (0..10_000)
+            .map(|number: u32| hold(&table, 0, &number.to_string()))
+            .collect();
+        assert!(shards(&table).iter().all(|(_, room)| *room > KEEP));
+        for of in held {
+            assert_eq!(table.release(of), Poke(false), "no drain waits for it");
+        }
+        assert!(shards(&table).iter().all(|(_, room)| *room <= KEEP));
+        // A shard that has room for just so many keeps it.
+        let mut held = Vec::new();
+        while shards(&table)[0].1 < KEEP {
+            held.push(hold(&table, 1, &held.len().to_string()));
+        }
+        for of in held {
+            assert_eq!(table.release(of), Poke(false));
+        }
+        assert_eq!(shards(&table)[0], (0, KEEP));
+    }
+
+    #[test]
+    fn d1_a_drain_is_told_of_the_last_key_of_a_shard() {
+        let table = KeyTable::new();
+        let mut held = vec![hold(&table, 0, "first")];
+        let of = |hold: &KeyHold| index_of(hold.hash);
+        for number in 0.. {
+            let next = hold(&table, 0, &number.to_string());
+            held.push(next);
+            if of(&next) == of(&held[0]) {
+                break;
+            }
+        }
+        table.stop(&[]);
+        let last = held.pop().expect("two of one shard at least");
+        assert_eq!(table.release(last), Poke(false), "the first is still held");
+        assert_eq!(table.release(held[0]), Poke(true));
     }
 }
