@@ -327,7 +327,6 @@ impl Counters {
 
     /// Read again, a few times, if calls moved meanwhile. Then it errs towards too many, never below nothing.
     pub(crate) fn standing(&self) -> Standing {
-        const TRIES: usize = 4;
         let read = || {
             [
                 self.sum(|shard| &shard.finished),
@@ -339,15 +338,7 @@ impl Counters {
                 gauge(&self.adrift),
             ]
         };
-        let mut seen = read();
-        for _ in 1..TRIES {
-            let again = read();
-            if again == seen {
-                break;
-            }
-            seen = again;
-        }
-        let [finished, never_ran, late, direct, queued, paused, adrift] = seen;
+        let [finished, never_ran, late, direct, queued, paused, adrift] = settled(read);
         let ended = finished.saturating_sub(never_ran);
         Standing {
             waiting: queued.saturating_sub(late).saturating_sub(never_ran),
@@ -358,6 +349,20 @@ impl Counters {
     }
 }
 
+/// What two readings in a row agree upon, or the last of a few.
+fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> T {
+    const TRIES: usize = 4;
+    let mut seen = read();
+    for _ in 1..TRIES {
+        let again = read();
+        if again == seen {
+            break;
+        }
+        seen = again;
+    }
+    seen
+}
+
 const fn sign(ended: bool) -> i64 {
     if ended { -1 } else { 1 }
 }
@@ -365,4 +370,42 @@ const fn sign(ended: bool) -> i64 {
 /// Never less than nothing: the two sides of it may be counted in either order.
 fn gauge(of: &AtomicI64) -> u64 {
     u64::try_from(of.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e1_a_reading_is_repeated_until_nothing_has_moved_and_a_few_times_at_most() {
+        let read = |readings: &[u32]| {
+            let mut left = readings.iter();
+            let seen = settled(|| *left.next().expect("no more is read"));
+            (seen, left.len())
+        };
+        assert_eq!(read(&[7, 7]), (7, 0));
+        assert_eq!(read(&[7, 7, 8]), (7, 1));
+        assert_eq!(read(&[1, 2, 2]), (2, 0));
+        assert_eq!(read(&[1, 2, 3, 4]), (4, 0));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "threads are the subject")]
+    fn a_thread_with_a_number_counts_in_a_place_of_its_own_from_the_first() {
+        let has_one = || {
+            let counters = Counters::new(0);
+            // Asked before the thread has asked for its number, and after.
+            let found = [counters.here().is_some(), counters.here().is_some()];
+            let numbered = threads::number() < threads::numbers();
+            assert_eq!(found, [numbered; 2]);
+            numbered
+        };
+        // Other tests' threads may hold all numbers for a while.
+        for _ in 0..10_000 {
+            if std::thread::spawn(has_one).join().expect("it agrees") {
+                return;
+            }
+        }
+        panic!("no thread came to have a number");
+    }
 }

@@ -1,8 +1,8 @@
 //! Small numbers for threads, each held by one living thread at a time.
 //!
 //! What is kept for a number is written by that thread alone. A number passes from a thread that ended to a new one
-//! through the lock, which carries the old one's writes to the new. There are twice as many numbers as processors;
-//! threads beyond that, and threads that are ending, have none.
+//! through the lock, which carries the old one's writes to the new. There are twice as many numbers as processors, 128 at
+//! most; threads beyond that, and threads that are ending, have none.
 
 use std::cell::Cell;
 use std::sync::{Mutex, OnceLock};
@@ -36,9 +36,15 @@ impl Drop for Guard {
 pub(crate) fn numbers() -> usize {
     static NUMBERS: OnceLock<usize> = OnceLock::new();
     *NUMBERS.get_or_init(|| {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        (2 * processors).min(128)
+        let processors = std::thread::available_parallelism();
+        numbers_beside(processors.map_or(1, usize::from))
     })
+}
+
+/// How many numbers there are beside so many processors.
+#[cfg(not(any(bursar_loom, bursar_shuttle)))]
+fn numbers_beside(processors: usize) -> usize {
+    (2 * processors).min(128)
 }
 
 /// Under a checker, whose threads share one of ours, no thread has a number.
@@ -98,6 +104,14 @@ mod tests {
             }
         }
         panic!("{passed} of {times} threads, one after another, had a number");
+    }
+
+    #[test]
+    fn there_are_twice_as_many_numbers_as_processors_and_128_at_most() {
+        assert_eq!([1, 8, 64, 65].map(numbers_beside), [2, 16, 128, 128]);
+        let processors = std::thread::available_parallelism();
+        let processors = processors.map_or(1, usize::from);
+        assert_eq!(numbers(), numbers_beside(processors));
     }
 
     #[test]
