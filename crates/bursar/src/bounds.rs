@@ -158,3 +158,24 @@ impl fmt::Debug for Bounded<'_> {
             .finish()
     }
 }
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_states_no_bound_goes_the_short_way() {
+        let stated = |state: fn(&mut Bounded<'_>)| {
+            let mut bounds = Bounded::default();
+            state(&mut bounds);
+            Some(&mut bounds).any()
+        };
+        assert!(!Unbounded.any() && !None::<Unbounded>.any() && !Some(Unbounded).any());
+        assert!(!stated(|_| {}));
+        assert!(stated(|of| of.within = Some(Duration::ZERO)));
+        assert!(stated(
+            |of| of.until = Some(crate::clock::Clock::now(&crate::ManualClock::new()))
+        ));
+        assert!(stated(|of| of.token = Some(Token::new(async {}))));
+    }
+}

@@ -30,7 +30,7 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// Beyond this a bound is none: about a thousand years.
-const FAR: Duration = Duration::from_secs(1 << 35);
+const FAR: Duration = Duration::from_secs(34_359_738_368);
 
 /// The clock of one runtime, without an indirection for the usual one.
 #[derive(Clone)]

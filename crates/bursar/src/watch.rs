@@ -243,3 +243,17 @@ fn place(entry: NonZeroUsize) -> (usize, usize) {
 fn record(histogram: &mut Histogram<u32>, time: Duration) {
     histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e2_calls_are_watched_in_a_runtime_that_was_built_so_and_in_no_other() {
+        for exact in [false, true] {
+            let calls = Calls::new(exact);
+            let watched = calls.operation(0, &"render".into());
+            assert_eq!((calls.is_on(), watched.is_on()), (exact, exact));
+        }
+    }
+}

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
-use bursar::{Backoff, Classify, Clock, ManualClock, Policy, Retry, Runtime, Timer};
+use bursar::{
+    Backoff, Classify, Clock, Contract, ManualClock, Outcome, Policy, Retry, Runtime, Timer,
+};
 use common::{Answer, Gate, assert_idle, ms, runtime};
 use tokio_test::task::spawn;
-use tokio_test::{assert_pending, assert_ready_ok};
+use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
 
 struct Woken;
 
@@ -102,8 +104,8 @@ impl Clock for Counting {
     }
 }
 
-#[test]
-fn c5_one_timer_serves_every_poll_of_an_attempt() {
+/// An operation with a timeout of 50 ms, and its clock.
+fn with_a_timeout() -> (Contract, Counting) {
     let counting = Counting {
         clock: ManualClock::new(),
         made: Arc::default(),
@@ -111,7 +113,24 @@ fn c5_one_timer_serves_every_poll_of_an_attempt() {
     let builder = Runtime::builder().clock(counting.clone()).resource("db", 1);
     let runtime = builder.build().unwrap();
     let policy = Policy::pure().claim("db", 1).timeout(ms(50));
-    let load = runtime.contract("load", policy).unwrap();
+    (runtime.contract("load", policy).unwrap(), counting)
+}
+
+#[test]
+fn c5_an_attempt_that_runs_out_of_time_arms_no_further_timer() {
+    let (load, counting) = with_a_timeout();
+    let mut call = spawn(load.run(std::future::pending::<Answer>));
+    assert_pending!(call.poll());
+    counting.clock.advance(ms(50));
+    assert!(call.is_woken());
+    let error = assert_ready_err!(call.poll());
+    assert_eq!(error.outcome(), Outcome::Uncertain);
+    assert_eq!(counting.made.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn c5_one_timer_serves_every_poll_of_an_attempt() {
+    let (load, counting) = with_a_timeout();
     let gate = Gate::new();
     let mut call = spawn(load.run(|| async {
         gate.wait().await;

@@ -78,3 +78,19 @@ impl Drop for Sleeper {
         }
     }
 }
+
+#[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_is_armed_once_for_a_moment_however_far_away() {
+        let now = tokio_now();
+        for moment in [now, now + Duration::from_secs(1), now + FAR + FAR] {
+            assert!(Sleeper::until(moment).is_for(moment));
+        }
+        assert!(!Sleeper::until(now).is_for(now + Duration::from_millis(1)));
+    }
+}
