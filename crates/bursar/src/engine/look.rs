@@ -211,7 +211,7 @@ fn holders(
                 + later
                     .map(|(place, _)| u64::from(here(*place).all))
                     .sum::<u64>();
-            (calls > 0).then(|| HolderSnapshot {
+            Some(HolderSnapshot {
                 operation: Arc::clone(&of.name),
                 units: u32::try_from(calls * u64::from(*units)).unwrap_or(u32::MAX),
                 calls: u32::try_from(calls).unwrap_or(u32::MAX),
