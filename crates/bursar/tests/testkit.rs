@@ -136,6 +136,11 @@ fn idle_is_nothing_held_nobody_waiting_and_every_call_ended() {
     assert!(idle());
     let permit = Stepped::new(claims.admit()).ready().unwrap();
     assert!(!idle(), "a unit is held");
+    let mut waits = Stepped::new(claims.admit());
+    assert_pending!(waits.poll());
+    assert!(!idle(), "somebody waits");
+    drop(waits);
+    assert!(!idle(), "a unit is held");
     drop(permit);
     let permit = Stepped::new(plain.with().key("k").admit()).ready().unwrap();
     assert!(!idle(), "a key is held");
