@@ -12,7 +12,7 @@ use crate::process::{self, End, Given};
 pub enum Verdict {
     /// By this test's failing.
     Caught(String),
-    /// By this test's not coming to an end, twice, the second time with nothing beside it.
+    /// By this test's not coming to an end, twice, the second time with nothing beside it; without the mutant it did.
     Hung(String),
     /// Of so many tests that come to it none notices.
     Survived(usize),
@@ -47,6 +47,25 @@ impl Verdict {
 /// Held by all that run, and by one that must run alone.
 type Alone = RwLock<()>;
 
+/// How often a test that is stopped is repeated while it is stopped without the mutant, too.
+const REPEATS: usize = 10;
+
+/// What a test came to that was stopped: run again with nothing of ours beside it. On a machine that others keep busy it may be
+/// stopped for that alone, so it counts only if the same test, run right after it without the mutant, ends in its time.
+fn again(case: &Case, mutant: Given<'_>) -> Result<End, String> {
+    let run = |given| process::run(&case.program, &case.arguments, case.limit(), given);
+    for _ in 0..REPEATS {
+        let end = run(mutant)?;
+        if end != End::Hung || run(Given::default())? == End::Passed {
+            return Ok(end);
+        }
+    }
+    Err(format!(
+        "the machine is too busy: {} takes ten times its time without a mutant",
+        case.name
+    ))
+}
+
 fn judge(cases: &[Case], mutant: u32, alone: &Alone) -> Result<Verdict, String> {
     let given = Given {
         mutant,
@@ -55,14 +74,13 @@ fn judge(cases: &[Case], mutant: u32, alone: &Alone) -> Result<Verdict, String> 
     let mut asked = 0;
     for case in cases.iter().filter(|case| case.reaches.contains(&mutant)) {
         asked += 1;
-        let run = || process::run(&case.program, &case.arguments, case.limit(), given);
         let mut end = {
             let _beside = alone.read().unwrap_or_else(PoisonError::into_inner);
-            run()?
+            process::run(&case.program, &case.arguments, case.limit(), given)?
         };
         if end == End::Hung {
             let _alone = alone.write().unwrap_or_else(PoisonError::into_inner);
-            end = run()?;
+            end = again(case, given)?;
         }
         match end {
             End::Passed => {}

@@ -9,8 +9,9 @@
 //! `mutants [--jobs N] [--only TEXT] [--number N,..]`: those whose names hold TEXT, or those with these numbers, and then
 //! without what was kept.
 //!
-//! A survivor that no test could notice stands in `equivalent.tsv` with the reason; any other makes the run fail, and so does
-//! a line of that file that names no mutant.
+//! A survivor that no test could notice stands in `equivalent.tsv` with the reason; any other makes the run fail. So does a
+//! mutant that stands in a constant, where no switch can be, unless it is argued for there; and a line of that file that
+//! names no mutant.
 
 #![forbid(unsafe_code)]
 
@@ -153,17 +154,20 @@ fn run() -> Result<bool, String> {
     let survivors = by_name(|of| matches!(of, Verdict::Survived(_)));
     let unreached = by_name(|of| matches!(of, Verdict::Unreached));
     let explained = |name: &&&str| equivalent.contains_key(**name);
-    for number in &built.without {
-        println!("no switch: {}", names[*number as usize - 1]);
-    }
     let judged: BTreeSet<&str> = viable.iter().map(|of| &*names[*of as usize - 1]).collect();
     for name in equivalent.keys().filter(|name| judged.contains(&***name)) {
         if !survivors.contains(&**name) && !unreached.contains(&**name) {
             println!("listed as equivalent, and not a survivor: {name}");
         }
     }
+    let without = built.without.iter().filter(|number| wanted(number));
+    let without: BTreeSet<&str> = without.map(|of| &*names[*of as usize - 1]).collect();
     let mut open = 0;
-    for (names, what) in [(&survivors, "SURVIVED"), (&unreached, "UNREACHED")] {
+    for (names, what) in [
+        (&survivors, "SURVIVED"),
+        (&unreached, "UNREACHED"),
+        (&without, "NOT JUDGED, since no switch can stand there"),
+    ] {
         for name in names.iter().filter(|name| !explained(name)) {
             println!("{what}: {name}");
             open += 1;
@@ -171,7 +175,7 @@ fn run() -> Result<bool, String> {
     }
     let equivalents = survivors.union(&unreached).filter(explained).count();
     println!(
-        "{} mutants tested: {} caught, {} hung, {equivalents} equivalent, {open} survived; {} more do not compile, {} have no switch; {} s",
+        "{} mutants tested: {} caught, {} hung, {equivalents} equivalent, {open} open; {} more do not compile, {} have no switch; {} s",
         verdicts.len(),
         count(|of| matches!(of, Verdict::Caught(_))),
         count(|of| matches!(of, Verdict::Hung(_))),
