@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 const WORDS: usize = 3;
-const INLINE: usize = WORDS * 8;
+const INLINE: usize = size_of::<[u64; WORDS]>();
 
 /// What a call serializes by: calls of one runtime with equal keys run one after another.
 ///

@@ -12,7 +12,7 @@ use crate::sync::lock_plain;
 /// No number, and too large to be the index of anything.
 const NONE: usize = usize::MAX;
 /// Not asked yet; too large as well.
-const UNASKED: usize = usize::MAX - 1;
+const UNASKED: usize = isize::MAX as usize;
 
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(UNASKED) };
