@@ -162,6 +162,7 @@ impl fmt::Debug for Bounded<'_> {
 #[cfg(all(test, not(any(bursar_loom, bursar_shuttle))))]
 mod tests {
     use super::*;
+    use crate::clock::{Clock, ManualClock};
 
     #[test]
     fn who_states_no_bound_goes_the_short_way() {
@@ -173,9 +174,7 @@ mod tests {
         assert!(!Unbounded.any() && !None::<Unbounded>.any() && !Some(Unbounded).any());
         assert!(!stated(|_| {}));
         assert!(stated(|of| of.within = Some(Duration::ZERO)));
-        assert!(stated(
-            |of| of.until = Some(crate::clock::Clock::now(&crate::ManualClock::new()))
-        ));
+        assert!(stated(|of| of.until = Some(ManualClock::new().now())));
         assert!(stated(|of| of.token = Some(Token::new(async {}))));
     }
 }
