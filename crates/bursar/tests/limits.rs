@@ -3,12 +3,62 @@
 mod common;
 
 use bursar::{
-    Attempt, CallError, Classify, ContractError, EndedBy, Failure, Outcome, Policy, Retry,
+    Attempt, Backoff, CallError, Classify, ContractError, EndedBy, Failure, Outcome, Policy, Retry,
     handler_fn,
 };
-use common::{Answer, Error, Script, assert_idle, counts, ms, runtime, waiting};
+use common::{Answer, Error, Script, assert_idle, counts, in_use, ms, runtime, waiting};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
+
+#[test]
+fn b10_the_longest_wait_is_counted_anew_when_a_call_queues_again_after_a_pause() {
+    let (runtime, clock) = runtime(&[("a", 1)]);
+    let backoff = Backoff::exponential(ms(500)).cap(ms(500));
+    let patient = Policy::pure()
+        .claim("a", 1)
+        .max_wait(ms(100))
+        .retry(Retry::up_to(2).on_transient().backoff(backoff));
+    let patient = runtime.contract("patient", patient).unwrap();
+    let other = runtime.contract("other", Policy::pure().claim("a", 1));
+    let other = other.unwrap();
+
+    let held = assert_ready_ok!(spawn(other.admit()).poll());
+    let script = Script::new();
+    let mut waits = spawn(patient.run(|| script.answer()));
+    assert_pending!(waits.poll());
+    clock.advance(ms(90));
+    assert_pending!(waits.poll());
+    drop(held);
+    script.say(Err(Failure::transient("again").after(ms(200))));
+    assert_pending!(waits.poll(), "it pauses");
+    assert_eq!((script.begun(), in_use(&runtime, "a")), (1, 0));
+
+    // Long past the end of the first wait, it waits for as long again.
+    let held = assert_ready_ok!(spawn(other.admit()).poll());
+    clock.advance(ms(200));
+    assert_pending!(waits.poll());
+    clock.advance(ms(99));
+    assert_pending!(waits.poll(), "for longer than was left of the first wait");
+    assert_eq!(waiting(&runtime, "a"), 1);
+    drop(held);
+    script.say(Ok(7));
+    assert_eq!(assert_ready_ok!(waits.poll()), 7);
+
+    // And no longer.
+    let held = assert_ready_ok!(spawn(other.admit()).poll());
+    let mut waits = spawn(patient.run(|| script.answer()));
+    assert_pending!(waits.poll());
+    drop(held);
+    script.say(Err(Failure::transient("again").after(ms(200))));
+    assert_pending!(waits.poll(), "it pauses");
+    let _held = assert_ready_ok!(spawn(other.admit()).poll());
+    clock.advance(ms(200));
+    assert_pending!(waits.poll());
+    clock.advance(ms(100));
+    let error = assert_ready_err!(waits.poll());
+    assert_eq!(error.outcome(), Outcome::Transient, "the last attempt's");
+    assert_eq!(waiting(&runtime, "a"), 0);
+}
 
 #[test]
 fn b10_a_policy_bounds_the_longest_wait_over_key_and_budgets() {
