@@ -9,7 +9,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use bursar::{CallError, Failure, Outcome, Policy, Runtime};
-use common::room::{Room, on_wake};
+use common::room::{Room, ends, on_wake};
 use common::{Error, assert_idle, counts, in_use, runtime, waiting};
 use tokio::sync::oneshot;
 use tokio_test::task::spawn;
@@ -131,52 +131,54 @@ fn b1_budgets_are_taken_in_byte_order_of_their_names() {
 
 #[test]
 fn b1_budgets_go_back_in_reverse_and_the_key_last() {
-    let runtime = ordered();
-    let policy = NAMES
-        .into_iter()
-        .fold(Policy::pure(), |policy, name| policy.claim(name, 1));
-    let all = runtime.contract("all", policy).unwrap();
-    let mut call = all.with().key("k");
-    let held = assert_ready_ok!(spawn(call.admit()).poll());
+    ends(|| {
+        let runtime = ordered();
+        let policy = NAMES
+            .into_iter()
+            .fold(Policy::pure(), |policy, name| policy.claim(name, 1));
+        let all = runtime.contract("all", policy).unwrap();
+        let mut call = all.with().key("k");
+        let held = assert_ready_ok!(spawn(call.admit()).poll());
 
-    // One waiter for each thing held. Its waker, called in the middle of the release, tells what is back by then.
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let wakers: Vec<_> = NAMES
-        .into_iter()
-        .chain(["the key"])
-        .map(|name| {
-            let (told, runtime) = (Arc::clone(&told), runtime.clone());
-            on_wake(move || {
-                let finished = counts(&runtime, "all").finished;
-                told.lock().unwrap().push((name, finished));
+        // One waiter for each thing held. Its waker, called in the middle of the release, tells what is back by then.
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let wakers: Vec<_> = NAMES
+            .into_iter()
+            .chain(["the key"])
+            .map(|name| {
+                let (told, runtime) = (Arc::clone(&told), runtime.clone());
+                on_wake(move || {
+                    let finished = counts(&runtime, "all").finished;
+                    told.lock().unwrap().push((name, finished));
+                })
             })
-        })
-        .collect();
-    let contracts: Vec<_> = NAMES
-        .into_iter()
-        .map(|name| {
-            let one = runtime.contract(name, Policy::pure().claim(name, 1));
-            one.unwrap()
-        })
-        .collect();
-    let mut waiters: Vec<_> = contracts
-        .iter()
-        .map(|contract| Box::pin(contract.admit()))
-        .collect();
-    for (waiter, waker) in waiters.iter_mut().zip(&wakers) {
-        let polled = waiter.as_mut().poll(&mut Context::from_waker(waker));
-        assert_pending!(polled);
-    }
-    let keyed = runtime.contract("keyed", Policy::pure()).unwrap();
-    let mut keyed = keyed.with().key("k");
-    let mut keyed = pin!(keyed.admit());
-    let waker = &wakers[NAMES.len()];
-    assert_pending!(keyed.as_mut().poll(&mut Context::from_waker(waker)));
+            .collect();
+        let contracts: Vec<_> = NAMES
+            .into_iter()
+            .map(|name| {
+                let one = runtime.contract(name, Policy::pure().claim(name, 1));
+                one.unwrap()
+            })
+            .collect();
+        let mut waiters: Vec<_> = contracts
+            .iter()
+            .map(|contract| Box::pin(contract.admit()))
+            .collect();
+        for (waiter, waker) in waiters.iter_mut().zip(&wakers) {
+            let polled = waiter.as_mut().poll(&mut Context::from_waker(waker));
+            assert_pending!(polled);
+        }
+        let keyed = runtime.contract("keyed", Policy::pure()).unwrap();
+        let mut keyed = keyed.with().key("k");
+        let mut keyed = pin!(keyed.admit());
+        let waker = &wakers[NAMES.len()];
+        assert_pending!(keyed.as_mut().poll(&mut Context::from_waker(waker)));
 
-    drop(held);
-    let mut right: Vec<_> = NAMES.into_iter().rev().map(|name| (name, 1)).collect();
-    right.push(("the key", 1));
-    assert_eq!(*told.lock().unwrap(), right, "counted before all of it");
+        drop(held);
+        let mut right: Vec<_> = NAMES.into_iter().rev().map(|name| (name, 1)).collect();
+        right.push(("the key", 1));
+        assert_eq!(*told.lock().unwrap(), right, "counted before all of it");
+    });
 }
 
 #[test]

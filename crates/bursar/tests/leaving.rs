@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bursar::{Call, CallError, Contract, ManualClock, Permit, Policy, Runtime};
-use common::room::on_wake;
+use common::room::{ends, on_wake};
 use common::{assert_idle, counts, in_use, runtime, waiting};
 use tokio::sync::oneshot;
 use tokio_test::task::{Spawn, spawn};
@@ -294,45 +294,47 @@ fn b8_a_caller_may_leave_at_every_stage() {
 
 #[test]
 fn b8_a_waker_may_do_as_it_likes() {
-    // It reads the runtime, makes a call, and drops another that waits: no lock is held while it does.
-    let runtime = db(1);
-    let one = claims(&runtime, 1);
-    for keyed in [false, true] {
-        let key = if keyed { "k" } else { "" };
-        let held = assert_ready_ok!(spawn(one.with().key(key).admit()).poll());
-        let other: Arc<Mutex<Option<Admitting<'static>>>> = Arc::default();
-        let woken = Arc::new(AtomicUsize::new(0));
-        let waker = {
-            let (runtime, one, other) = (runtime.clone(), one.clone(), Arc::clone(&other));
-            let woken = Arc::clone(&woken);
-            on_wake(move || {
-                let stats = runtime.stats();
-                assert_eq!(stats.total().admitted, stats.total().finished + 2);
-                let other = other.lock().unwrap().take();
-                drop(other);
-                assert!(spawn(one.with().key(key).admit()).poll().is_pending());
-                woken.fetch_add(1, Ordering::SeqCst);
-            })
-        };
-        let mut call = one.with().key(key);
-        let mut waiter = pin!(call.admit());
-        assert_pending!(waiter.as_mut().poll(&mut Context::from_waker(&waker)));
-        let mut behind: Admitting<'static> = {
-            let one = one.clone();
-            Box::pin(async move { one.with().key(key).admit().await })
-        };
-        let mut noop = Context::from_waker(Waker::noop());
-        assert_pending!(behind.as_mut().poll(&mut noop));
-        *other.lock().unwrap() = Some(behind);
-        drop(held);
-        assert_eq!(woken.load(Ordering::SeqCst), 1, "keyed: {keyed}");
-        let polled = waiter.as_mut().poll(&mut noop);
-        let Poll::Ready(Ok(permit)) = polled else {
-            panic!("it was granted: {polled:?}");
-        };
-        drop(permit);
-        assert_idle(&runtime);
-    }
+    ends(|| {
+        // It reads the runtime, makes a call, and drops another that waits: no lock is held while it does.
+        let runtime = db(1);
+        let one = claims(&runtime, 1);
+        for keyed in [false, true] {
+            let key = if keyed { "k" } else { "" };
+            let held = assert_ready_ok!(spawn(one.with().key(key).admit()).poll());
+            let other: Arc<Mutex<Option<Admitting<'static>>>> = Arc::default();
+            let woken = Arc::new(AtomicUsize::new(0));
+            let waker = {
+                let (runtime, one, other) = (runtime.clone(), one.clone(), Arc::clone(&other));
+                let woken = Arc::clone(&woken);
+                on_wake(move || {
+                    let stats = runtime.stats();
+                    assert_eq!(stats.total().admitted, stats.total().finished + 2);
+                    let other = other.lock().unwrap().take();
+                    drop(other);
+                    assert!(spawn(one.with().key(key).admit()).poll().is_pending());
+                    woken.fetch_add(1, Ordering::SeqCst);
+                })
+            };
+            let mut call = one.with().key(key);
+            let mut waiter = pin!(call.admit());
+            assert_pending!(waiter.as_mut().poll(&mut Context::from_waker(&waker)));
+            let mut behind: Admitting<'static> = {
+                let one = one.clone();
+                Box::pin(async move { one.with().key(key).admit().await })
+            };
+            let mut noop = Context::from_waker(Waker::noop());
+            assert_pending!(behind.as_mut().poll(&mut noop));
+            *other.lock().unwrap() = Some(behind);
+            drop(held);
+            assert_eq!(woken.load(Ordering::SeqCst), 1, "keyed: {keyed}");
+            let polled = waiter.as_mut().poll(&mut noop);
+            let Poll::Ready(Ok(permit)) = polled else {
+                panic!("it was granted: {polled:?}");
+            };
+            drop(permit);
+            assert_idle(&runtime);
+        }
+    });
 }
 
 #[test]

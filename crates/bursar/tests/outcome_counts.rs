@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
 use bursar::{Backoff, Carry, Contract, Failure, Outcomes, Policy, Pure, Retry, Runtime};
-use common::room::{Room, on_wake};
+use common::room::{Room, ends, on_wake};
 use common::{Error, Gate, Script, Stepped, assert_idle, counts, lock, ms, receive, runtime};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
@@ -54,113 +54,115 @@ fn fails(with: fn() -> Failure<Error>) -> impl Fn(&Contract) {
 
 #[test]
 fn e2_what_became_of_a_call_is_counted_once() {
-    let plain = |policy| policy;
-    let success = [1, 0, 0, 0, 0, 0, 0, 0];
-    let never_ran = [0, 0, 0, 0, 0, 1, 0, 0];
-    let dropped = [0, 0, 0, 0, 0, 0, 1, 0];
-    assert_eq!(
-        ended(plain, |_, load| {
-            assert_ready_ok!(spawn(load.run(seven)).poll());
-        }),
-        success
-    );
-    assert_eq!(
-        ended(plain, |_, load| {
-            drop(assert_ready_ok!(spawn(load.admit()).poll()));
-        }),
-        success,
-        "a permit that is dropped"
-    );
-    assert_eq!(
-        ended(plain, |_, load| {
-            drop(assert_ready_ok!(spawn(load.run_held(seven)).poll()));
-        }),
-        success,
-        "a permit that came with a value"
-    );
-    assert_eq!(
-        ended(plain, |_, load| fails(|| Failure::transient("bad"))(load)),
-        [0, 1, 0, 0, 0, 0, 0, 0]
-    );
-    assert_eq!(
-        ended(plain, |_, load| fails(|| Failure::permanent("bad"))(load)),
-        [0, 0, 1, 0, 0, 0, 0, 0]
-    );
-    assert_eq!(
-        ended(plain, |_, load| fails(|| Failure::throttled("bad"))(load)),
-        [0, 0, 0, 1, 0, 0, 0, 0]
-    );
-    assert_eq!(
-        ended(plain, |_, load| fails(|| Failure::uncertain("bad"))(load)),
-        [0, 0, 0, 0, 1, 0, 0, 0]
-    );
-    assert_eq!(
-        ended(Policy::reject, |_, load| {
-            let held = assert_ready_ok!(spawn(load.admit()).poll());
-            let mut refused = spawn(load.run(seven));
-            assert_pending!(refused.poll(), "one turn of the executor");
-            assert_ready_err!(refused.poll());
-            drop(held);
-        }),
-        [1, 0, 0, 0, 0, 1, 0, 0],
-        "turned away"
-    );
-    assert_eq!(
-        ended(plain, |_, load| {
-            let mut call = load.with().within(ms(0));
-            assert_ready_err!(spawn(call.run(|_| seven())).poll());
-        }),
-        never_ran,
-        "out of time"
-    );
-    assert_eq!(
-        ended(plain, |_, load| {
-            let held = assert_ready_ok!(spawn(load.admit()).poll());
-            let mut keyed = load.with().key("k");
-            let mut keyed = spawn(keyed.admit());
-            assert_pending!(keyed.poll());
-            let mut behind = load.with().key("k");
-            let mut behind = spawn(behind.admit());
-            assert_pending!(behind.poll());
-            let mut plain = spawn(load.run(seven));
-            assert_pending!(plain.poll());
-            drop((behind, keyed, plain));
-            drop(held);
-        }),
-        [1, 0, 0, 0, 0, 3, 0, 0],
-        "left, waiting for a unit with a key and without, and for a key"
-    );
-    assert_eq!(
-        ended(plain, |runtime, load| {
-            let held = assert_ready_ok!(spawn(load.admit()).poll());
-            let mut waits = spawn(load.run(seven));
-            assert_pending!(waits.poll());
-            let mut drain = spawn(runtime.shutdown());
-            assert_pending!(drain.poll());
-            assert_ready_err!(waits.poll());
-            drop(held);
-            assert_ready_ok!(drain.poll());
-        }),
-        [1, 0, 0, 0, 0, 1, 0, 0],
-        "withdrawn by shutdown"
-    );
-    assert_eq!(
-        ended(plain, |_, load| {
-            let room = Room::new();
-            assert_pending!(spawn(load.run(|| room.stay())).poll());
-        }),
-        dropped
-    );
-    assert_eq!(
-        ended(plain, |_, load| {
-            let mut run = spawn(load.run(|| async {
-                assert!(std::hint::black_box(false), "this handler panics");
-                seven().await
-            }));
-            assert!(catch_unwind(AssertUnwindSafe(|| run.poll())).is_err());
-        }),
-        [0, 0, 0, 0, 0, 0, 0, 1]
-    );
+    ends(|| {
+        let plain = |policy| policy;
+        let success = [1, 0, 0, 0, 0, 0, 0, 0];
+        let never_ran = [0, 0, 0, 0, 0, 1, 0, 0];
+        let dropped = [0, 0, 0, 0, 0, 0, 1, 0];
+        assert_eq!(
+            ended(plain, |_, load| {
+                assert_ready_ok!(spawn(load.run(seven)).poll());
+            }),
+            success
+        );
+        assert_eq!(
+            ended(plain, |_, load| {
+                drop(assert_ready_ok!(spawn(load.admit()).poll()));
+            }),
+            success,
+            "a permit that is dropped"
+        );
+        assert_eq!(
+            ended(plain, |_, load| {
+                drop(assert_ready_ok!(spawn(load.run_held(seven)).poll()));
+            }),
+            success,
+            "a permit that came with a value"
+        );
+        assert_eq!(
+            ended(plain, |_, load| fails(|| Failure::transient("bad"))(load)),
+            [0, 1, 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            ended(plain, |_, load| fails(|| Failure::permanent("bad"))(load)),
+            [0, 0, 1, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            ended(plain, |_, load| fails(|| Failure::throttled("bad"))(load)),
+            [0, 0, 0, 1, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            ended(plain, |_, load| fails(|| Failure::uncertain("bad"))(load)),
+            [0, 0, 0, 0, 1, 0, 0, 0]
+        );
+        assert_eq!(
+            ended(Policy::reject, |_, load| {
+                let held = assert_ready_ok!(spawn(load.admit()).poll());
+                let mut refused = spawn(load.run(seven));
+                assert_pending!(refused.poll(), "one turn of the executor");
+                assert_ready_err!(refused.poll());
+                drop(held);
+            }),
+            [1, 0, 0, 0, 0, 1, 0, 0],
+            "turned away"
+        );
+        assert_eq!(
+            ended(plain, |_, load| {
+                let mut call = load.with().within(ms(0));
+                assert_ready_err!(spawn(call.run(|_| seven())).poll());
+            }),
+            never_ran,
+            "out of time"
+        );
+        assert_eq!(
+            ended(plain, |_, load| {
+                let held = assert_ready_ok!(spawn(load.admit()).poll());
+                let mut keyed = load.with().key("k");
+                let mut keyed = spawn(keyed.admit());
+                assert_pending!(keyed.poll());
+                let mut behind = load.with().key("k");
+                let mut behind = spawn(behind.admit());
+                assert_pending!(behind.poll());
+                let mut plain = spawn(load.run(seven));
+                assert_pending!(plain.poll());
+                drop((behind, keyed, plain));
+                drop(held);
+            }),
+            [1, 0, 0, 0, 0, 3, 0, 0],
+            "left, waiting for a unit with a key and without, and for a key"
+        );
+        assert_eq!(
+            ended(plain, |runtime, load| {
+                let held = assert_ready_ok!(spawn(load.admit()).poll());
+                let mut waits = spawn(load.run(seven));
+                assert_pending!(waits.poll());
+                let mut drain = spawn(runtime.shutdown());
+                assert_pending!(drain.poll());
+                assert_ready_err!(waits.poll());
+                drop(held);
+                assert_ready_ok!(drain.poll());
+            }),
+            [1, 0, 0, 0, 0, 1, 0, 0],
+            "withdrawn by shutdown"
+        );
+        assert_eq!(
+            ended(plain, |_, load| {
+                let room = Room::new();
+                assert_pending!(spawn(load.run(|| room.stay())).poll());
+            }),
+            dropped
+        );
+        assert_eq!(
+            ended(plain, |_, load| {
+                let mut run = spawn(load.run(|| async {
+                    assert!(std::hint::black_box(false), "this handler panics");
+                    seven().await
+                }));
+                assert!(catch_unwind(AssertUnwindSafe(|| run.poll())).is_err());
+            }),
+            [0, 0, 0, 0, 0, 0, 0, 1]
+        );
+    });
 }
 
 #[test]
@@ -386,85 +388,89 @@ fn noting(runtime: &Runtime) -> (Waker, Arc<Mutex<Option<Outcomes>>>) {
 
 #[test]
 fn e2_what_became_of_a_call_between_attempts_is_counted_before_it_gives_anything_back() {
-    for end in ["deadline", "token", "overload"] {
-        let (runtime, clock) = runtime(&[("db", 1)]);
-        let retry = Retry::up_to(2)
-            .on_transient()
-            .backoff(Backoff::exponential(ms(2)).cap(ms(2)));
-        let policy = Policy::pure().claim("db", 1).retry(retry).reject();
-        let load = runtime.contract("load", policy).unwrap();
-        let other = runtime.contract("other", Policy::pure()).unwrap();
-        let token = Gate::new();
-        let mut call = load.with().key("k").until(token.wait());
-        if end == "deadline" {
-            call = call.within(ms(5));
+    ends(|| {
+        for end in ["deadline", "token", "overload"] {
+            let (runtime, clock) = runtime(&[("db", 1)]);
+            let retry = Retry::up_to(2)
+                .on_transient()
+                .backoff(Backoff::exponential(ms(2)).cap(ms(2)));
+            let policy = Policy::pure().claim("db", 1).retry(retry).reject();
+            let load = runtime.contract("load", policy).unwrap();
+            let other = runtime.contract("other", Policy::pure()).unwrap();
+            let token = Gate::new();
+            let mut call = load.with().key("k").until(token.wait());
+            if end == "deadline" {
+                call = call.within(ms(5));
+            }
+            let again = || async { Err::<u32, _>(Failure::transient("again").after(ms(2))) };
+            let mut pauses = spawn(call.run(|_| again()));
+            assert_pending!(pauses.poll());
+            let (waker, noted) = noting(&runtime);
+            let mut builder = other.with().key("k");
+            let mut waits = Box::pin(builder.admit());
+            assert_pending!(waits.as_mut().poll(&mut Context::from_waker(&waker)));
+            let held = assert_ready_ok!(spawn(load.admit()).poll());
+            match end {
+                "deadline" => clock.advance(ms(5)),
+                "token" => token.open(),
+                _ => clock.advance(ms(2)),
+            }
+            assert_ready_err!(pauses.poll());
+            let noted = lock(&noted).take().expect("the key has passed on");
+            assert_eq!(eight(&noted), [0, 1, 0, 0, 0, 0, 0, 0], "{end}");
+            drop((pauses, waits, held));
+            assert_idle(&runtime);
         }
-        let again = || async { Err::<u32, _>(Failure::transient("again").after(ms(2))) };
-        let mut pauses = spawn(call.run(|_| again()));
-        assert_pending!(pauses.poll());
-        let (waker, noted) = noting(&runtime);
-        let mut builder = other.with().key("k");
-        let mut waits = Box::pin(builder.admit());
-        assert_pending!(waits.as_mut().poll(&mut Context::from_waker(&waker)));
-        let held = assert_ready_ok!(spawn(load.admit()).poll());
-        match end {
-            "deadline" => clock.advance(ms(5)),
-            "token" => token.open(),
-            _ => clock.advance(ms(2)),
-        }
-        assert_ready_err!(pauses.poll());
-        let noted = lock(&noted).take().expect("the key has passed on");
-        assert_eq!(eight(&noted), [0, 1, 0, 0, 0, 0, 0, 0], "{end}");
-        drop((pauses, waits, held));
-        assert_idle(&runtime);
-    }
+    });
 }
 
 #[test]
 fn e2_what_became_of_a_blocking_call_is_counted_before_it_gives_anything_back() {
-    let pool = tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(1)
-        .build()
-        .unwrap();
-    let _entered = pool.enter();
-    for (end, right) in [
-        ("never begins", [0, 0, 0, 1, 0, 0, 0, 0]),
-        ("answers too late", [0, 0, 0, 0, 1, 0, 0, 0]),
-        ("panics", [0, 0, 0, 0, 0, 0, 0, 1]),
-    ] {
-        let (runtime, clock) = runtime(&[("db", 1)]);
-        let load = runtime.contract("load", Policy::pure()).unwrap();
-        let (go, gone) = std::sync::mpsc::channel::<()>();
-        let busy = pool.spawn_blocking(move || {
-            let _ = gone.recv();
-        });
-        let mut call = load.with().key("k").within(ms(5));
-        let mut runs = Stepped::new(call.run_blocking(move |_| {
-            assert_ne!(end, "panics");
-            Err::<u32, _>(Failure::<Error>::transient("again"))
-        }));
-        assert_pending!(runs.poll());
-        let (waker, noted) = noting(&runtime);
-        let mut builder = load.with().key("k");
-        let mut waits = Box::pin(builder.admit());
-        assert_pending!(waits.as_mut().poll(&mut Context::from_waker(&waker)));
-        if end == "never begins" {
-            clock.advance(ms(5));
-            assert_ready_err!(runs.poll());
+    ends(|| {
+        let pool = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        let _entered = pool.enter();
+        for (end, right) in [
+            ("never begins", [0, 0, 0, 1, 0, 0, 0, 0]),
+            ("answers too late", [0, 0, 0, 0, 1, 0, 0, 0]),
+            ("panics", [0, 0, 0, 0, 0, 0, 0, 1]),
+        ] {
+            let (runtime, clock) = runtime(&[("db", 1)]);
+            let load = runtime.contract("load", Policy::pure()).unwrap();
+            let (go, gone) = std::sync::mpsc::channel::<()>();
+            let busy = pool.spawn_blocking(move || {
+                let _ = gone.recv();
+            });
+            let mut call = load.with().key("k").within(ms(5));
+            let mut runs = Stepped::new(call.run_blocking(move |_| {
+                assert_ne!(end, "panics");
+                Err::<u32, _>(Failure::<Error>::transient("again"))
+            }));
+            assert_pending!(runs.poll());
+            let (waker, noted) = noting(&runtime);
+            let mut builder = load.with().key("k");
+            let mut waits = Box::pin(builder.admit());
+            assert_pending!(waits.as_mut().poll(&mut Context::from_waker(&waker)));
+            if end == "never begins" {
+                clock.advance(ms(5));
+                assert_ready_err!(runs.poll());
+            }
+            go.send(()).unwrap();
+            pool.block_on(busy).unwrap();
+            pool.block_on(pool.spawn_blocking(|| ())).unwrap();
+            if end == "answers too late" {
+                clock.advance(ms(5));
+                assert_ready_err!(runs.poll());
+            }
+            if end == "panics" {
+                assert!(catch_unwind(AssertUnwindSafe(|| runs.poll().is_ready())).is_err());
+            }
+            let noted = lock(&noted).take().expect("the key has passed on");
+            assert_eq!(eight(&noted), right, "{end}");
+            drop((runs, waits));
+            assert_idle(&runtime);
         }
-        go.send(()).unwrap();
-        pool.block_on(busy).unwrap();
-        pool.block_on(pool.spawn_blocking(|| ())).unwrap();
-        if end == "answers too late" {
-            clock.advance(ms(5));
-            assert_ready_err!(runs.poll());
-        }
-        if end == "panics" {
-            assert!(catch_unwind(AssertUnwindSafe(|| runs.poll().is_ready())).is_err());
-        }
-        let noted = lock(&noted).take().expect("the key has passed on");
-        assert_eq!(eight(&noted), right, "{end}");
-        drop((runs, waits));
-        assert_idle(&runtime);
-    }
+    });
 }

@@ -8,7 +8,7 @@ use bursar::{
     Backoff, BudgetSnapshot, Contract, Failure, KeySnapshot, OperationSnapshot, Phase, Policy,
     QueuedSnapshot, Retry, Runtime,
 };
-use common::room::on_wake;
+use common::room::{ends, on_wake};
 use common::{Answer, Error, Script, lock, ms, runtime};
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready_err, assert_ready_ok};
@@ -287,56 +287,58 @@ fn e2_a_shrunk_budget_says_what_it_owes() {
 
 #[test]
 fn e2_a_snapshot_may_be_taken_anywhere() {
-    let (runtime, _) = runtime(&[("db", 1)]);
-    let load = contract(&runtime, "load", &[("db", 1)]);
-    let seen: Arc<Mutex<Vec<(u32, u32, usize)>>> = Arc::default();
-    let look = {
-        let (runtime, seen) = (runtime.clone(), Arc::clone(&seen));
-        move || {
-            let snapshot = runtime.snapshot();
-            let of = &snapshot.budgets[0];
-            lock(&seen).push((of.in_use, of.unnoticed, snapshot.keys.len()));
+    ends(|| {
+        let (runtime, _) = runtime(&[("db", 1)]);
+        let load = contract(&runtime, "load", &[("db", 1)]);
+        let seen: Arc<Mutex<Vec<(u32, u32, usize)>>> = Arc::default();
+        let look = {
+            let (runtime, seen) = (runtime.clone(), Arc::clone(&seen));
+            move || {
+                let snapshot = runtime.snapshot();
+                let of = &snapshot.budgets[0];
+                lock(&seen).push((of.in_use, of.unnoticed, snapshot.keys.len()));
+            }
+        };
+
+        struct OnDrop<F: Fn()>(F);
+        impl<F: Fn()> Drop for OnDrop<F> {
+            fn drop(&mut self) {
+                (self.0)();
+            }
         }
-    };
 
-    struct OnDrop<F: Fn()>(F);
-    impl<F: Fn()> Drop for OnDrop<F> {
-        fn drop(&mut self) {
-            (self.0)();
+        // In a key function, in a handler, in what a handler drops, and in a waker.
+        async fn seven(_: &()) -> Answer {
+            Ok(7)
         }
-    }
+        let policy = Policy::pure().claim("db", 1);
+        let keyed = runtime.operation("keyed", policy, bursar::handler_fn(seven));
+        let in_key = look.clone();
+        let keyed = keyed.unwrap().serialize_by(move |()| {
+            in_key();
+            "k"
+        });
+        assert_ready_ok!(spawn(keyed.call(())).poll());
+        let mut call = load.with().key("k");
+        let run = call.run(|_| async {
+            look();
+            let _dropped = OnDrop(look.clone());
+            Answer::Ok(7)
+        });
+        assert_ready_ok!(spawn(run).poll());
+        assert_eq!(*lock(&seen), [(0, 0, 0), (1, 0, 1), (1, 0, 1)]);
 
-    // In a key function, in a handler, in what a handler drops, and in a waker.
-    async fn seven(_: &()) -> Answer {
-        Ok(7)
-    }
-    let policy = Policy::pure().claim("db", 1);
-    let keyed = runtime.operation("keyed", policy, bursar::handler_fn(seven));
-    let in_key = look.clone();
-    let keyed = keyed.unwrap().serialize_by(move |()| {
-        in_key();
-        "k"
+        lock(&seen).clear();
+        let held = assert_ready_ok!(spawn(load.admit()).poll());
+        let mut waits = Box::pin(load.admit());
+        let waker = on_wake(look);
+        let mut cx = std::task::Context::from_waker(&waker);
+        assert_pending!(waits.as_mut().poll(&mut cx));
+        drop(held);
+        assert_eq!(*lock(&seen), [(1, 1, 0)], "the waker ran");
+        drop(waits);
+        assert_eq!(budget(&runtime, "db").in_use, 0);
     });
-    assert_ready_ok!(spawn(keyed.call(())).poll());
-    let mut call = load.with().key("k");
-    let run = call.run(|_| async {
-        look();
-        let _dropped = OnDrop(look.clone());
-        Answer::Ok(7)
-    });
-    assert_ready_ok!(spawn(run).poll());
-    assert_eq!(*lock(&seen), [(0, 0, 0), (1, 0, 1), (1, 0, 1)]);
-
-    lock(&seen).clear();
-    let held = assert_ready_ok!(spawn(load.admit()).poll());
-    let mut waits = Box::pin(load.admit());
-    let waker = on_wake(look);
-    let mut cx = std::task::Context::from_waker(&waker);
-    assert_pending!(waits.as_mut().poll(&mut cx));
-    drop(held);
-    assert_eq!(*lock(&seen), [(1, 1, 0)], "the waker ran");
-    drop(waits);
-    assert_eq!(budget(&runtime, "db").in_use, 0);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A place that handlers stay in until they are let out, and wakers that tell.
 
+use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -101,6 +103,7 @@ pub fn on_wake(tell: impl Fn() + Send + Sync + 'static) -> Waker {
 )]
 pub fn watched<T>(runtime: &Runtime, work: impl FnOnce() -> T) -> T {
     let (ended, watch) = mpsc::channel::<()>();
+    let test = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
         scope.spawn(move || {
             let minute = Duration::from_secs(60);
@@ -109,11 +112,42 @@ pub fn watched<T>(runtime: &Runtime, work: impl FnOnce() -> T) -> T {
                 let (say, said) = mpsc::channel();
                 scope.spawn(move || say.send(runtime.stats().to_string()));
                 let stats = said.recv_timeout(Duration::from_secs(5));
-                eprintln!("nobody goes on any more:\n{}", stats.unwrap_or_default());
+                // Not by a macro, whose output the harness would keep to itself.
+                let _ = writeln!(
+                    io::stderr(),
+                    "test {test} ... FAILED\nnobody goes on any more:\n{}",
+                    stats.unwrap_or_default()
+                );
                 std::process::abort();
             }
         });
         let _ended = ended;
         work()
     })
+}
+
+/// Runs on a thread of its own what would lock itself up if user code ran under a lock: then the test fails, and the thread
+/// is left behind.
+///
+/// No time decides a verdict: a sound build ends at once, however busy the machine.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a thread that may be left behind"
+)]
+pub fn ends(work: impl FnOnce() + Send + 'static) {
+    let (ended, watch) = mpsc::channel::<()>();
+    let worker = thread::spawn(move || {
+        let _ended = ended;
+        work();
+    });
+    let minute = Duration::from_secs(60);
+    let said = watch.recv_timeout(minute);
+    assert_ne!(
+        said,
+        Err(RecvTimeoutError::Timeout),
+        "it has locked itself up"
+    );
+    if let Err(panicked) = worker.join() {
+        resume_unwind(panicked);
+    }
 }
