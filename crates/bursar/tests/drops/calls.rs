@@ -179,6 +179,45 @@ fn b13_run_held_dropped_at_every_poll_leaves_nothing_behind() {
         },
         &script(&[&KEY, &WAITS, &attempts, &held]),
     );
+    drop_everywhere(
+        |world| {
+            let call = world.typed.with().until(world.token.wait());
+            Box::pin(async {
+                let call = call.within(ms(1_000)).call_held("k");
+                let (_, permit) = call.await.expect("it succeeds");
+                world.linger(permit).await;
+            })
+        },
+        &script(&[&KEY, &WAITS, &attempts, &held]),
+    );
+}
+
+#[test]
+fn c5_cancelled_dropped_at_every_poll_leaves_nothing_behind() {
+    // Let go of by a handler that goes on, and then again by one that is told.
+    fn call(world: &World) -> Subject<'_> {
+        Box::pin(async {
+            let mut call = world.work.with();
+            let run = call.run(|attempt| async {
+                tokio::select! {
+                    () = attempt.cancelled() => {}
+                    () = world.token.wait() => {}
+                }
+                world.inside.handle().await
+            });
+            let _ = run.await;
+        })
+    }
+    // Not in the handler proper yet, which is what tells a running attempt from one that waits.
+    let begins: [Step<World>; 2] = [(Between, nothing), (Between, |world| world.token.open())];
+    drop_everywhere(call, &script(&[&WAITS, &begins, &ATTEMPTS]));
+    let told: [Step<World>; 4] = [
+        (Between, nothing),
+        (Between, timeout),
+        (Timer, World::succeed),
+        (Done, nothing),
+    ];
+    drop_everywhere(call, &script(&[&WAITS, &told]));
 }
 
 #[test]
@@ -201,6 +240,19 @@ fn b4_a_refused_call_dropped_before_and_after_its_yield_leaves_nothing_behind() 
             Box::pin(async {
                 let mut call = world.reject.with().key("k").within(ms(1_000));
                 let answer = call.run(|_| world.inside.handle()).await;
+                assert!(answer.is_err_and(|error| error.is_overloaded()));
+            })
+        });
+        at_every_poll(|world| {
+            Box::pin(async {
+                let answer = world.typed_reject.call("k").await;
+                assert!(answer.is_err_and(|error| error.is_overloaded()));
+            })
+        });
+        at_every_poll(|world| {
+            Box::pin(async {
+                let call = world.typed_reject.with().within(ms(1_000));
+                let answer = call.call_held("k").await;
                 assert!(answer.is_err_and(|error| error.is_overloaded()));
             })
         });

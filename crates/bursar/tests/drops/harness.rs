@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bursar::testkit;
 use bursar::{
-    Attempt, CallError, Clock, Contract, Failure, Handler, ManualClock, Operation, Permit, Policy,
-    Retry, Runtime,
+    Attempt, Backoff, CallError, Clock, Contract, Failure, Handler, ManualClock, Operation, Permit,
+    Policy, Retry, Runtime,
 };
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
@@ -33,6 +33,8 @@ pub enum Point {
     Grace,
     /// One attempt failed, and the next is about to begin.
     Between,
+    /// One attempt failed, and its units are back until the next.
+    Pausing,
     /// A permit is held.
     Held,
     /// Waits for a thread.
@@ -90,9 +92,17 @@ pub struct World {
     pub work: Contract,
     /// The same without a timeout.
     pub plain: Contract,
+    /// As `work`, and pauses between its attempts.
+    pub paced: Contract,
+    /// As `paced`, and waits for 30 ms at most.
+    pub hurried: Contract,
     pub reject: Contract,
+    /// Claims nothing: what is called from inside of it is nested.
+    pub outer: Contract,
     /// As `work`, by its input as the key.
     pub typed: Operation<&'static str, Arc<Inside>>,
+    pub typed_paced: Operation<&'static str, Arc<Inside>>,
+    pub typed_reject: Operation<&'static str, Arc<Inside>>,
     pub inside: Arc<Inside>,
     pub token: Gate,
     /// Opened when a subject that holds a permit may end.
@@ -112,6 +122,12 @@ impl World {
     /// Of the three things those are held that are told.
     pub fn holding(which: [bool; THINGS]) -> Self {
         let (runtime, clock) = runtime(&[("a", 1), ("b", 1)]);
+        let inside = Arc::new(Inside {
+            script: Script::new(),
+            clock: clock.clone(),
+            alive: AtomicU32::new(0),
+            begun: Mutex::default(),
+        });
         let both = || {
             let retry = Retry::up_to(3).on_transient();
             Policy::non_idempotent()
@@ -120,12 +136,14 @@ impl World {
                 .retry(retry)
         };
         let timed = || both().timeout(ms(10)).grace(ms(10));
-        let inside = Arc::new(Inside {
-            script: Script::new(),
-            clock: clock.clone(),
-            alive: AtomicU32::new(0),
-            begun: Mutex::default(),
-        });
+        let paced = || {
+            let backoff = Backoff::exponential(ms(5)).cap(ms(5));
+            timed().retry(Retry::up_to(3).on_transient().backoff(backoff))
+        };
+        let typed = |name, policy| {
+            let operation = runtime.operation(name, policy, Arc::clone(&inside));
+            operation.unwrap().serialize_by(|key: &&'static str| *key)
+        };
         let alone = [
             Policy::pure(),
             Policy::pure().claim("a", 1),
@@ -135,11 +153,15 @@ impl World {
         let world = Self {
             work: runtime.contract("work", timed()).unwrap(),
             plain: runtime.contract("plain", both()).unwrap(),
+            paced: runtime.contract("paced", paced()).unwrap(),
+            hurried: runtime
+                .contract("hurried", paced().max_wait(ms(30)))
+                .unwrap(),
             reject: runtime.contract("reject", both().reject()).unwrap(),
-            typed: runtime
-                .operation("typed", timed(), inside.clone())
-                .unwrap()
-                .serialize_by(|key| key),
+            outer: runtime.contract("outer", Policy::pure()).unwrap(),
+            typed: typed("typed", timed()),
+            typed_paced: typed("typed paced", paced()),
+            typed_reject: typed("typed reject", both().reject()),
             inside,
             token: Gate::new(),
             linger: Gate::new(),
@@ -151,11 +173,16 @@ impl World {
         };
         for (thing, held) in which.into_iter().enumerate() {
             if held {
-                let permit = assert_ready_ok!(task::spawn(world.alone(thing).admit()).poll());
-                world.held[thing].replace(Some(permit));
+                world.hold(thing);
             }
         }
         world
+    }
+
+    /// Another takes this one thing, which must be free.
+    fn hold(&self, thing: usize) {
+        let permit = assert_ready_ok!(task::spawn(self.alone(thing).admit()).poll());
+        self.held[thing].replace(Some(permit));
     }
 
     /// A call that needs this one thing.
@@ -184,6 +211,29 @@ impl World {
         self.say(Err(Failure::transient("again")));
     }
 
+    /// The attempt fails, and the next is to begin 5 ms later.
+    pub fn fail_for_now(&self) {
+        self.say(Err(Failure::transient("again").after(ms(5))));
+    }
+
+    /// While the subject pauses, others take its units.
+    pub fn take_over(&self) {
+        self.hold(1);
+        self.hold(2);
+    }
+
+    /// As [`take_over`](Self::take_over): the subject's units are free, and its key is not.
+    pub fn take_over_all_but_the_key(&self) {
+        let mut key = self.alone(0);
+        assert_pending!(task::spawn(key.admit()).poll(), "the key is kept");
+        self.take_over();
+    }
+
+    /// The pause is over.
+    pub fn resume(&self) {
+        self.clock.advance(ms(5));
+    }
+
     pub fn succeed(&self) {
         self.say(Ok(7));
     }
@@ -192,10 +242,16 @@ impl World {
     pub fn point(&self, ready: bool) -> Point {
         let stats = self.runtime.stats();
         let (mut started, mut rejected) = (0, 0);
-        for of in stats.operations.iter().filter(|of| &*of.name != "alone") {
+        let others = ["alone", "outer"];
+        for of in &stats.operations {
+            if others.contains(&&*of.name) {
+                continue;
+            }
             started += of.started;
             rejected += of.rejected;
         }
+        let seen = self.runtime.snapshot();
+        let paused = seen.operations.iter().any(|of| of.paused > 0);
         let alive = self.inside.alive.load(Ordering::Relaxed);
         let begun = *lock(&self.inside.begun);
         let late = |begun| self.clock.now() >= begun + Duration::from_millis(10);
@@ -205,6 +261,7 @@ impl World {
             () if stats.budgets[0].waiting > 0 => Point::First,
             () if stats.budgets[1].waiting > 0 => Point::Second,
             () if started == 0 => Point::Key,
+            () if paused => Point::Pausing,
             () if self.permit.get() => Point::Held,
             () if alive == 0 => Point::Between,
             () if self.clock.timers() == 0 => Point::Suspended,

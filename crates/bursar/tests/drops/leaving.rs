@@ -4,7 +4,7 @@ use crate::common::ms;
 use crate::harness::{Point, Step, World};
 use bursar::testkit::{Subject, at_every_poll};
 
-use Point::{Between, Done, First, Grace, Key, Second, Timer};
+use Point::{Between, Done, First, Grace, Key, Pausing, Second, Timer};
 
 fn nothing(_: &World) {}
 
@@ -74,6 +74,37 @@ fn b9_a_typed_call_ended_at_every_point_leaves_nothing_behind() {
         },
         |world| world.token.open(),
     );
+}
+
+#[test]
+fn b10_a_longest_wait_that_passes_at_every_wait_ends_the_call_and_leaves_nothing_behind() {
+    let again: [Step<World>; 5] = [
+        (Timer, World::fail_for_now),
+        (Pausing, World::take_over_all_but_the_key),
+        (Pausing, World::resume),
+        (First, World::release_a),
+        (Second, nothing),
+    ];
+    let way = [&WAY[..3], &again].concat();
+    let waits = |length: &usize| matches!(way[length - 1].0, Key | First | Second);
+    for length in (1..=way.len()).filter(waits) {
+        let mut script = way[..length].to_vec();
+        script[length - 1].1 = |world| world.clock.advance(ms(30));
+        script.push((Done, nothing));
+        at_every_poll(
+            World::new,
+            |world| {
+                Box::pin(async {
+                    let mut call = world.hurried.with().key("k");
+                    let answer = call.run(|_| world.inside.handle()).await;
+                    assert!(answer.is_err(), "{answer:?}");
+                })
+            },
+            &script,
+            World::point,
+            World::afterwards,
+        );
+    }
 }
 
 #[test]

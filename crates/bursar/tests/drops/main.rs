@@ -9,5 +9,7 @@ mod common;
 mod calls;
 mod harness;
 mod leaving;
+mod nested;
+mod pauses;
 mod shutdowns;
 mod threads;

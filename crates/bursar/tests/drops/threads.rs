@@ -15,7 +15,7 @@ use crate::common::{Answer, Stepped, assert_idle, bell, counts, ms, receive};
 use crate::harness::{Point, Step, THINGS, World};
 use bursar::testkit::at_every_poll;
 
-use Point::{Between, Done, First, Grace, Key, Queued, Running, Second};
+use Point::{Between, Done, First, Grace, Key, Pausing, Queued, Running, Second};
 
 /// The handler's side: it says when it begins, and answers when told.
 #[derive(Default)]
@@ -27,6 +27,8 @@ struct Seen {
 
 struct Threads {
     world: World,
+    /// Whether the subject has a key.
+    keyed: bool,
     /// Keeps the pool's only thread busy until it is dropped.
     occupied: RefCell<Option<mpsc::Sender<()>>>,
     seen: Arc<Seen>,
@@ -42,7 +44,7 @@ struct Threads {
 }
 
 impl Threads {
-    fn new() -> Self {
+    fn new(keyed: bool) -> Self {
         let pool = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
             .build()
@@ -57,10 +59,11 @@ impl Threads {
         receive(&begun);
         let (go, gone) = mpsc::channel();
         let (waker, rung) = bell();
-        let world = World::new();
+        let world = World::holding([keyed, true, true]);
         Self {
             epoch: world.clock.now(),
             world,
+            keyed,
             occupied: RefCell::new(Some(occupied)),
             seen: Arc::default(),
             begin,
@@ -86,6 +89,17 @@ impl Threads {
         }
     }
 
+    /// The call, polled inside the pool, and woken on a bell that the script can wait for.
+    async fn run<T>(&self, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        let mut cx = Context::from_waker(&self.waker);
+        poll_fn(|_| {
+            let _inside = self.pool.enter();
+            call.as_mut().poll(&mut cx)
+        })
+        .await
+    }
+
     fn begun(&self) -> u32 {
         self.seen.begun.load(Ordering::SeqCst)
     }
@@ -107,8 +121,11 @@ impl Threads {
     }
 
     fn point(&self, ready: bool) -> Point {
-        let of = counts(&self.world.runtime, "work");
-        if ready || of.started == 0 {
+        let started = counts(&self.world.runtime, "work").started
+            + counts(&self.world.runtime, "paced").started;
+        let seen = self.world.runtime.snapshot();
+        let paused = seen.operations.iter().any(|of| of.paused > 0);
+        if ready || started == 0 || paused {
             return self.world.point(ready);
         }
         // A timer runs exactly while an attempt does.
@@ -121,7 +138,7 @@ impl Threads {
         while self.begun() == self.ended() {
             receive(&self.begun);
         }
-        // Time stands still but for the first attempt's timeout.
+        // Time stands still but for the first attempt's timeout, and a pause after it.
         if self.begun() == 1 && self.world.clock.now() > self.epoch {
             Grace
         } else {
@@ -145,11 +162,16 @@ impl Threads {
                 (stats.keys, stats.budgets[0].in_use, stats.budgets[1].in_use),
                 (1, 1, 1)
             );
-            for waiter in &mut behind {
+            // Without a key it waits for nobody who does.
+            let kept = usize::from(!self.keyed);
+            for waiter in &mut behind[kept..] {
                 assert!(waiter.poll().is_pending());
             }
             self.go.send(Err(Failure::transient("too late"))).unwrap();
             for (got, waiter) in got.iter_mut().zip(&mut behind) {
+                if got.is_ready() {
+                    continue;
+                }
                 *got = loop {
                     match waiter.poll() {
                         Poll::Pending => waiter.wait(),
@@ -208,22 +230,69 @@ fn c7_a_blocking_call_dropped_at_every_poll_leaves_behind_only_what_runs() {
         (Done, |_| {}),
     ];
     at_every_poll(
-        Threads::new,
+        || Threads::new(true),
         |threads| {
             Box::pin(async {
                 let mut call = threads.world.work.with().key("k").within(ms(1_000));
-                let mut call = pin!(call.run_blocking(threads.handler()));
-                // Woken on a bell that the script can wait for.
-                let mut cx = Context::from_waker(&threads.waker);
-                let poll = poll_fn(|_| {
-                    let _inside = threads.pool.enter();
-                    call.as_mut().poll(&mut cx)
-                });
-                let answer = poll.await;
+                let answer = threads.run(call.run_blocking(threads.handler())).await;
                 assert_eq!(answer.unwrap(), 7);
             })
         },
         &script,
+        Threads::point,
+        Threads::afterwards,
+    );
+}
+
+#[test]
+fn c10_a_blocking_call_that_pauses_dropped_at_every_poll_leaves_behind_only_what_runs() {
+    fn way(keyed: bool) -> Vec<Step<Threads>> {
+        let key: &[Step<Threads>] = &[(Key, |threads| threads.world.release_key())];
+        let take_over: fn(&Threads) = if keyed {
+            |threads| threads.world.take_over_all_but_the_key()
+        } else {
+            |threads| threads.world.take_over()
+        };
+        let rest: [Step<Threads>; 11] = [
+            (First, |threads| threads.world.release_a()),
+            (Second, |threads| threads.world.release_b()),
+            (Queued, Threads::free_pool),
+            (Running, |threads| {
+                threads.answer(Err(Failure::transient("again").after(ms(5))))
+            }),
+            (Pausing, |_| {}),
+            (Pausing, take_over),
+            (Pausing, |threads| threads.world.resume()),
+            (First, |threads| threads.world.release_a()),
+            (Second, |threads| threads.world.release_b()),
+            (Running, |threads| threads.answer(Ok(7))),
+            (Done, |_| {}),
+        ];
+        [if keyed { key } else { &[] }, &rest].concat()
+    }
+    at_every_poll(
+        || Threads::new(true),
+        |threads| {
+            Box::pin(async {
+                let mut call = threads.world.paced.with().key("k").within(ms(1_000));
+                let answer = threads.run(call.run_blocking(threads.handler())).await;
+                assert_eq!(answer.unwrap(), 7);
+            })
+        },
+        &way(true),
+        Threads::point,
+        Threads::afterwards,
+    );
+    // The short form, which has neither key nor bounds.
+    at_every_poll(
+        || Threads::new(false),
+        |threads| {
+            Box::pin(async {
+                let call = threads.world.paced.run_blocking(threads.handler());
+                assert_eq!(threads.run(call).await.unwrap(), 7);
+            })
+        },
+        &way(false),
         Threads::point,
         Threads::afterwards,
     );
