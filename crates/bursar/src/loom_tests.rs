@@ -1,9 +1,11 @@
 //! Model-checked scenarios of the three lock protocols: the budget's word and queue, the key table, the drain.
 //!
-//! `RUSTFLAGS="--cfg bursar_loom" cargo test -p bursar --release --no-default-features --lib loom`, with
-//! `LOOM_MAX_PREEMPTIONS` as `.ci/run` states it. The scenarios drive [`Short`] and [`Holding`] as a call's polls do, so
-//! the code they check is the one that calls run. What a section guards is a counter of relaxed loads and stores: it
-//! comes out right only if the engine's own orderings carry each holder's writes to the next.
+//! `RUSTFLAGS="--cfg bursar_loom" cargo test -p bursar --release --no-default-features --lib loom` explores every
+//! interleaving with at most [`PREEMPTIONS`] preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says. The scenarios drive
+//! [`Short`] and [`Holding`] as a call's polls do, so the code they check is the one that calls run. What a section guards is
+//! a counter of relaxed loads and stores: it comes out right only if the engine's own orderings carry each holder's writes to
+//! the next. In each of them somebody leaves where it can race with what the scenario is about: a call that waits, or was
+//! granted what it waits for and has not noticed; one that holds everything; a drain that is forgotten.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,11 +17,22 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 use crate::call::{Denied, Holding, Now, Short};
+use crate::chain;
 use crate::clock::{ClockHandle, ManualClock};
 use crate::drain;
 use crate::engine::{Engine, Plan};
 use crate::key::Key;
 use crate::policy::Policy;
+
+/// How often at most a thread is preempted in an execution, unless `LOOM_MAX_PREEMPTIONS` says otherwise.
+const PREEMPTIONS: usize = 3;
+
+/// Explores every interleaving of the scenario within the bound.
+fn model(scenario: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(PREEMPTIONS);
+    builder.check(scenario);
+}
 
 /// A runtime with budgets "a" and "b", and what its sections guard.
 struct World {
@@ -130,6 +143,26 @@ fn leave(plan: &Plan, key: &str) {
         .poll(&mut Context::from_waker(Waker::noop()));
 }
 
+/// A call that holds all it needs: dropped, it leaves.
+fn held(plan: &Arc<Plan>, key: &str) -> Holding<Arc<Plan>> {
+    let mut holding = Holding::new(Arc::clone(plan));
+    let polled = poll_once(&mut holding, key);
+    assert!(matches!(polled, Poll::Ready(Ok(()))), "{polled:?}");
+    holding
+}
+
+/// A call that waits: dropped, it leaves, and whatever it was granted meanwhile passes on.
+fn waits(plan: &Arc<Plan>, key: &str) -> Holding<Arc<Plan>> {
+    let mut holding = Holding::new(Arc::clone(plan));
+    assert!(poll_once(&mut holding, key).is_pending());
+    holding
+}
+
+fn poll_once(holding: &mut Holding<Arc<Plan>>, key: &str) -> Poll<Result<(), Denied>> {
+    let mut cx = Context::from_waker(Waker::noop());
+    holding.poll(&mut cx, &Key::from(key))
+}
+
 fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || work(&world))
@@ -143,14 +176,18 @@ fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
 
 #[test]
 fn loom_b2_two_waiters_are_granted_one_by_one() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let plan = world.plan(&[("a", 1)]);
+        let first = held(&plan, "");
+        world.section();
+        let leaving = waits(&plan, "");
         let threads = [0, 1].map(|_| {
             let plan = Arc::clone(&plan);
             spawn(&world, move |world| assert!(call(world, &plan, "")))
         });
-        assert!(call(&world, &plan, ""));
+        drop(leaving);
+        drop(first);
         join(threads);
         world.settled(3);
     });
@@ -158,17 +195,18 @@ fn loom_b2_two_waiters_are_granted_one_by_one() {
 
 #[test]
 fn loom_b2_a_heavy_waiter_and_a_light_one() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(2);
         let (heavy, light) = (world.plan(&[("a", 2)]), world.plan(&[("a", 1)]));
-        let mut first = Holding::new(&*light);
-        assert!(block_on(acquire(&mut first, &Key::NONE)).is_ok());
+        let first = held(&light, "");
+        let leaving = waits(&heavy, "");
         let thread = spawn(&world, move |world| assert!(call(world, &heavy, "")));
         let other = Arc::clone(&light);
         let second = spawn(&world, move |_| {
             let mut holding = Holding::new(&*other);
             assert!(block_on(acquire(&mut holding, &Key::NONE)).is_ok());
         });
+        drop(leaving);
         drop(first);
         join([thread, second]);
         world.settled(1);
@@ -177,12 +215,11 @@ fn loom_b2_a_heavy_waiter_and_a_light_one() {
 
 #[test]
 fn loom_b8_units_granted_to_one_who_left_pass_on() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let plan = world.plan(&[("a", 1)]);
         let (leaving, staying) = (Arc::clone(&plan), Arc::clone(&plan));
-        let mut holder = Holding::new(&*plan);
-        assert!(block_on(acquire(&mut holder, &Key::NONE)).is_ok());
+        let holder = held(&plan, "");
         let threads = [
             spawn(&world, move |_| leave(&leaving, "")),
             spawn(&world, move |world| assert!(call(world, &staying, ""))),
@@ -195,11 +232,10 @@ fn loom_b8_units_granted_to_one_who_left_pass_on() {
 
 #[test]
 fn loom_b8_the_head_leaves_and_the_next_is_examined() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(2);
         let (heavy, light) = (world.plan(&[("a", 2)]), world.plan(&[("a", 1)]));
-        let mut holder = Holding::new(&*light);
-        assert!(block_on(acquire(&mut holder, &Key::NONE)).is_ok());
+        let holder = held(&light, "");
         let threads = [
             spawn(&world, move |_| leave(&heavy, "")),
             spawn(&world, {
@@ -216,16 +252,19 @@ fn loom_b8_the_head_leaves_and_the_next_is_examined() {
 
 #[test]
 fn loom_b4_whoever_does_not_wait_gives_all_back_while_a_drain_begins() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let claims = [("a", 1)];
         let plan = world.plan(&claims);
-        let mut holder = Holding::new(&*plan);
-        assert!(block_on(acquire(&mut holder, &Key::NONE)).is_ok());
+        let holder = held(&plan, "");
         let rejecting = world.planned(Policy::pure().reject(), &claims);
+        let leaving = waits(&plan, "k");
         let caller = {
             let world = Arc::clone(&world);
-            thread::spawn(move || u64::from(call(&world, &rejecting, "k")))
+            thread::spawn(move || {
+                drop(leaving);
+                u64::from(call(&world, &rejecting, "k"))
+            })
         };
         drop(holder);
         block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
@@ -237,13 +276,20 @@ fn loom_b4_whoever_does_not_wait_gives_all_back_while_a_drain_begins() {
 
 #[test]
 fn loom_b7_two_budgets_in_name_order_never_lock_each_other_out() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let (one, other) = (
             world.plan(&[("a", 1), ("b", 1)]),
             world.plan(&[("b", 1), ("a", 1)]),
         );
-        let thread = spawn(&world, move |world| assert!(call(world, &other, "")));
+        let second = held(&world.plan(&[("b", 1)]), "");
+        // It holds the first and waits for the second.
+        let leaving = waits(&one, "");
+        let thread = spawn(&world, move |world| {
+            drop(second);
+            assert!(call(world, &other, ""));
+        });
+        drop(leaving);
         assert!(call(&world, &one, ""));
         join([thread]);
         world.settled(2);
@@ -252,13 +298,14 @@ fn loom_b7_two_budgets_in_name_order_never_lock_each_other_out() {
 
 #[test]
 fn loom_b6_one_key_excludes_and_passes_on() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(8);
         let plan = world.plan(&[]);
         let threads = [0, 1].map(|_| {
             let plan = Arc::clone(&plan);
             spawn(&world, move |world| assert!(call(world, &plan, "k")))
         });
+        leave(&plan, "k");
         assert!(call(&world, &plan, "k"));
         join(threads);
         world.settled(3);
@@ -267,7 +314,7 @@ fn loom_b6_one_key_excludes_and_passes_on() {
 
 #[test]
 fn loom_b8_a_key_granted_to_one_who_left_passes_on() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(8);
         let plan = world.plan(&[]);
         let (leaving, staying) = (Arc::clone(&plan), Arc::clone(&plan));
@@ -283,23 +330,26 @@ fn loom_b8_a_key_granted_to_one_who_left_passes_on() {
 
 #[test]
 fn loom_d1_a_drain_ends_after_what_it_found() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let plan = world.plan(&[("a", 1)]);
-        let ran: Vec<_> = (0..2)
-            .map(|_| {
-                let (world, plan) = (Arc::clone(&world), Arc::clone(&plan));
-                thread::spawn(move || u64::from(call(&world, &plan, "")))
+        let first = held(&plan, "");
+        world.section();
+        let leaving = waits(&plan, "");
+        let first = spawn(&world, move |_| drop(first));
+        let caller = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                drop(leaving);
+                u64::from(call(&world, &plan, ""))
             })
-            .collect();
+        };
         block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
         // What ran before the drain ended is seen, and nothing runs after it.
         let seen = world.guarded.load(Ordering::Relaxed);
-        let ran: u64 = ran
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"))
-            .sum();
+        let ran = 1 + caller.join().expect("no panic");
         assert_eq!(seen, ran);
+        join([first]);
         world.settled(ran);
     });
 }
@@ -307,17 +357,20 @@ fn loom_d1_a_drain_ends_after_what_it_found() {
 #[test]
 fn loom_d1_a_drain_sees_keys_and_the_lobby() {
     for key in ["k", ""] {
-        loom::model(move || {
+        model(move || {
             let world = World::new(1);
             let plan = world.plan(&[]);
             let caller = {
                 let (world, plan) = (Arc::clone(&world), Arc::clone(&plan));
                 thread::spawn(move || u64::from(call(&world, &plan, key)))
             };
+            let leaving = Arc::clone(&plan);
+            let leaving = spawn(&world, move |_| leave(&leaving, key));
             block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
             let seen = world.guarded.load(Ordering::Relaxed);
             let ran = caller.join().expect("no panic");
             assert_eq!(seen, ran);
+            join([leaving]);
             world.settled(ran);
         });
     }
@@ -325,18 +378,11 @@ fn loom_d1_a_drain_sees_keys_and_the_lobby() {
 
 #[test]
 fn loom_d1_a_withdrawn_waiter_that_nobody_polls_blocks_no_drain() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let plan = world.plan(&[("a", 1)]);
-        let mut holder = Holding::new(&*plan);
-        assert!(block_on(acquire(&mut holder, &Key::NONE)).is_ok());
-        let mut forgotten = Holding::new(&*plan);
-        let key = Key::NONE;
-        let mut waiting = Box::pin(acquire(&mut forgotten, &key));
-        let waits = waiting
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-        assert!(waits.is_pending());
+        let holder = held(&plan, "");
+        let forgotten = waits(&plan, "");
         let drains = spawn(&world, |world| {
             block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
             let total = world.engine.stats().total();
@@ -344,7 +390,6 @@ fn loom_d1_a_withdrawn_waiter_that_nobody_polls_blocks_no_drain() {
         });
         // Given back before, during or after the stop: granted to the forgotten one it would have to be passed on.
         drop(holder);
-        drop(waiting);
         drop(forgotten);
         join([drains]);
         world.settled(0);
@@ -353,45 +398,41 @@ fn loom_d1_a_withdrawn_waiter_that_nobody_polls_blocks_no_drain() {
 
 #[test]
 fn loom_d1_nested_work_admitted_behind_the_scan_is_seen() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
-        let engine = &world.engine;
-        let (a, b) = (&engine.budgets[0], &engine.budgets[1]);
-        b.take(1, false).expect("b is free");
-        let nested = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || {
-                let engine = &world.engine;
-                let (a, b) = (&engine.budgets[0], &engine.budgets[1]);
-                // As a nested call does: take, note, and only then may the work around it end.
-                if a.take(1, false).is_err() {
-                    a.take(1, true).expect("a is free");
-                    engine.lifecycle.note_late();
-                }
-                engine.lifecycle.tell(b.give(1));
-                world.section();
-                engine.lifecycle.tell(a.give(1));
-            })
-        };
-        block_on(drain::shutdown(engine, None)).expect("drained from outside");
-        assert_eq!(
-            world.guarded.load(Ordering::Relaxed),
-            1,
-            "drained too early"
-        );
-        assert!(a.drained() && b.drained());
-        nested.join().expect("no panic");
+        let outer = held(&world.plan(&[("b", 1)]), "");
+        let inner = world.plan(&[("a", 1)]);
+        let nested = spawn(&world, move |world| {
+            // In the handler of the outer call: one nested caller leaves, another takes a unit that outlives the handler.
+            let frame = chain::enter(outer.frame(), &mut None);
+            leave(&inner, "");
+            let left = held(&inner, "");
+            frame.leave(&mut None);
+            drop(outer);
+            world.section();
+            drop(left);
+        });
+        block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
+        let seen = world.guarded.load(Ordering::Relaxed);
+        assert_eq!(seen, 1, "drained too early");
+        join([nested]);
+        world.settled(1);
     });
 }
 
 #[test]
 fn loom_d2_two_drains_both_return() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let plan = world.plan(&[("a", 1)]);
-        let mut holder = Holding::new(&*plan);
-        assert!(block_on(acquire(&mut holder, &Key::NONE)).is_ok());
+        let holder = held(&plan, "");
         let other = spawn(&world, |world| {
+            // Begun, and forgotten while the last units come back.
+            let mut forgotten = Box::pin(drain::shutdown(&world.engine, None));
+            let _either = forgotten
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            drop(forgotten);
             block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
         });
         let mut first = Box::pin(drain::shutdown(&world.engine, None));
@@ -406,17 +447,23 @@ fn loom_d2_two_drains_both_return() {
 
 #[test]
 fn loom_e1_finished_and_started_never_run_ahead_of_admitted() {
-    loom::model(|| {
+    model(|| {
         let world = World::new(1);
         let plan = world.plan(&[("a", 1)]);
-        let threads = [0, 1].map(|_| {
-            let plan = Arc::clone(&plan);
-            spawn(&world, move |world| assert!(call(world, &plan, "")))
-        });
+        let first = held(&plan, "");
+        let leaving = waits(&plan, "");
+        let caller = Arc::clone(&plan);
+        let threads = [
+            spawn(&world, move |_| drop(leaving)),
+            spawn(&world, move |world| {
+                drop(first);
+                assert!(call(world, &caller, ""));
+            }),
+        ];
         let stats = plan.counters.read("operation".into());
         assert!(stats.started <= stats.admitted, "{stats:?}");
         assert!(stats.finished <= stats.admitted, "{stats:?}");
         join(threads);
-        world.settled(2);
+        world.settled(1);
     });
 }

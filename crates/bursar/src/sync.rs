@@ -14,8 +14,14 @@ mod imp {
 mod imp {
     pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
-    // Loom's scenarios run no handlers, so nothing of a chain lies here.
-    pub(crate) use std::thread_local;
+
+    /// Loom's own knows no `const` initialiser.
+    macro_rules! local {
+        ($(static $name:ident: $of:ty = const $init:block;)*) => {
+            $(loom::thread_local! { static $name: $of = $init; })*
+        };
+    }
+    pub(crate) use local as thread_local;
 }
 
 #[cfg(bursar_shuttle)]
