@@ -162,12 +162,12 @@ impl<K: Into<Key>> From<Option<K>> for Key {
     }
 }
 
-/// Decimal digits of the largest `u128`.
-const DIGITS: usize = 39;
+/// A sign, and the 39 decimal digits of the largest `u128`.
+const LONGEST: usize = 40;
 
 /// The decimal text of a number, without an allocation while it fits inline.
 fn decimal(negative: bool, mut magnitude: u128) -> Key {
-    let mut text = [0_u8; DIGITS + 1];
+    let mut text = [0_u8; LONGEST];
     let mut at = text.len();
     loop {
         at -= 1;
