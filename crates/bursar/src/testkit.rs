@@ -14,7 +14,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::runtime::Runtime;
@@ -118,6 +118,103 @@ pub fn at_every_poll<W, P>(
     }
 }
 
+/// Completes once the subject has been woken since its last poll.
+pub type Wakes<'s> = Pin<&'s mut dyn Future<Output = ()>>;
+
+/// Drops a future at every await point where nobody can say how many there are, as with sockets and other threads.
+///
+/// The subject is polled, `go_on` lets the world go on until it has been woken, and so on until it ends. For every length of
+/// that way from none to all of it a fresh world is built, so many half-steps are taken, and `afterwards` is called with what
+/// drops the subject, as by [`at_every_poll`].
+///
+/// `points` are where the subject is on its way, in their order, whatever the number of polls at each; `point` says where it
+/// is, judging by its world. A way that leads elsewhere fails, and so does one that ends without having met all of them.
+///
+/// `go_on` is told where the subject is, and given what completes with its next wake-up: to be run to its end in the world's
+/// executor.
+///
+/// ```
+/// use bursar::testkit::{Subject, at_every_wake};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+///
+/// struct World {
+///     executor: tokio::runtime::Runtime,
+///     near: tokio::sync::Mutex<DuplexStream>,
+///     far: tokio::sync::Mutex<DuplexStream>,
+/// }
+///
+/// #[derive(Clone, Copy, Debug, PartialEq)]
+/// enum Point { Reads, Done }
+///
+/// at_every_wake(
+///     || {
+///         let (near, far) = duplex(2);
+///         let executor = tokio::runtime::Builder::new_current_thread().build().expect("an executor");
+///         World { executor, near: near.into(), far: far.into() }
+///     },
+///     |world| -> Subject<'_> {
+///         Box::pin(async {
+///             let mut four = [0; 4];
+///             world.near.lock().await.read_exact(&mut four).await.expect("they come");
+///         })
+///     },
+///     &[Point::Reads, Point::Done],
+///     |world, _, wakes| world.executor.block_on(async {
+///         world.far.lock().await.write_all(b"by").await.expect("there is room");
+///         wakes.await;
+///     }),
+///     |_, ready| if ready { Point::Done } else { Point::Reads },
+///     |world, drop_subject| {
+///         drop_subject();
+///         assert!(world.near.try_lock().is_ok());
+///     },
+/// );
+/// ```
+///
+/// # Panics
+/// If the subject is elsewhere than `points` say, and where `go_on` and `afterwards` do.
+#[track_caller]
+pub fn at_every_wake<W, P>(
+    build: impl Fn() -> W,
+    subject: impl for<'w> Fn(&'w W) -> Subject<'w>,
+    points: &[P],
+    go_on: impl Fn(&W, P, Wakes<'_>),
+    point: impl Fn(&W, bool) -> P,
+    afterwards: impl Fn(&W, &mut dyn FnMut()),
+) where
+    P: Copy + fmt::Debug + PartialEq,
+{
+    let mut half_steps = 0;
+    let mut ended = false;
+    while !ended {
+        let world = build();
+        let mut future = Stepped::new(subject(&world));
+        let mut met = Vec::new();
+        for half_step in 0..half_steps {
+            if half_step % 2 == 0 {
+                ended = future.poll().is_ready();
+                let at = point(&world, ended);
+                if met.last() != Some(&at) {
+                    met.push(at);
+                }
+                assert!(
+                    points.starts_with(&met),
+                    "met {met:?} instead of {points:?}"
+                );
+            } else if let Some(&at) = met.last() {
+                go_on(&world, at, pin!(future.wakes()));
+            }
+            if ended {
+                assert_eq!(met, points, "it ended without having met all");
+                break;
+            }
+        }
+        half_steps += 1;
+        let mut future = Some(future);
+        afterwards(&world, &mut || drop(future.take()));
+    }
+}
+
 /// Polls `future` only once it has been woken, as executors do.
 ///
 /// A subject of [`at_every_poll`] is polled whether or not it asked for that, as futures are in a `select!` or a `join!`.
@@ -142,42 +239,17 @@ pub fn at_every_poll<W, P>(
 /// That of `future`, which is dropped with it.
 pub async fn when_woken<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let relay = Arc::new(Relay::default());
-    let waker = Waker::from(Arc::clone(&relay));
-    relay.woken.store(true, Ordering::Release);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    woken.since.store(true, Ordering::Release);
     poll_fn(|cx| {
-        // Before the look: a wake-up that comes after it finds whom to tell.
-        let before = relay.outer().replace(cx.waker().clone());
-        drop(before);
-        if !relay.woken.swap(false, Ordering::AcqRel) {
+        woken.tells(cx);
+        if !woken.since.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
         future.as_mut().poll(&mut Context::from_waker(&waker))
     })
     .await
-}
-
-/// Remembers that it was woken, and tells whoever polls.
-#[derive(Default)]
-struct Relay {
-    woken: AtomicBool,
-    outer: Mutex<Option<Waker>>,
-}
-
-impl Relay {
-    fn outer(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
-        self.outer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wake for Relay {
-    fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        let outer = self.outer().take();
-        if let Some(outer) = outer {
-            outer.wake();
-        }
-    }
 }
 
 /// Asserts that nothing is held, nobody waits and every call that began has ended.
@@ -192,6 +264,36 @@ pub fn assert_idle(runtime: &Runtime) {
     let nobody_waits = stats.budgets.iter().all(|of| of.waiting == 0);
     let idle = ended && free && nobody_waits && stats.keys == 0;
     assert!(idle, "not idle:\n{stats}");
+}
+
+/// Whether a future was woken since its last poll.
+#[derive(Debug, Default)]
+struct Woken {
+    since: AtomicBool,
+    /// Who waits for it.
+    waits: Mutex<Option<Waker>>,
+}
+
+impl Woken {
+    fn waits(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells that task. To be called before the look: a wake-up that comes after it then finds whom to tell.
+    fn tells(&self, cx: &Context<'_>) {
+        let before = self.waits().replace(cx.waker().clone());
+        drop(before);
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.since.store(true, Ordering::Release);
+        let waits = self.waits().take();
+        if let Some(waits) = waits {
+            waits.wake();
+        }
+    }
 }
 
 /// A future polled by hand, with a waker of its own.
@@ -218,15 +320,6 @@ pub struct Stepped<F> {
     woken: Arc<Woken>,
 }
 
-#[derive(Debug, Default)]
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 impl<F: Future> Stepped<F> {
     /// Not polled yet.
     pub fn new(future: F) -> Self {
@@ -241,7 +334,7 @@ impl<F: Future> Stepped<F> {
     /// # Panics
     /// Where the future does: most do when they have ended.
     pub fn poll(&mut self) -> Poll<F::Output> {
-        self.woken.0.store(false, Ordering::Release);
+        self.woken.since.store(false, Ordering::Release);
         let waker = Waker::from(Arc::clone(&self.woken));
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
     }
@@ -258,10 +351,25 @@ impl<F: Future> Stepped<F> {
         }
     }
 
+    /// Completes once it has been woken since it was last polled.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn wakes(&self) {
+        poll_fn(|cx| {
+            self.woken.tells(cx);
+            match self.is_woken() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
     /// Whether it has been woken since it was last polled.
     #[must_use]
     pub fn is_woken(&self) -> bool {
-        self.woken.0.load(Ordering::Acquire)
+        self.woken.since.load(Ordering::Acquire)
     }
 }
 
