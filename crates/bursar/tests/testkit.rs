@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 
-use bursar::testkit::{Step, Stepped, Subject, assert_idle, at_every_poll};
+use bursar::testkit::{Step, Stepped, Subject, assert_idle, at_every_poll, when_woken};
 use bursar::{ManualClock, Policy, Runtime};
 use tokio_test::assert_pending;
 
@@ -149,4 +150,27 @@ fn idle_is_nothing_held_nobody_waiting_and_every_call_ended() {
     assert!(!idle(), "a call has not ended");
     drop(permit);
     assert!(idle());
+}
+
+#[test]
+fn a_future_that_nobody_woke_is_not_polled() {
+    let polls = Cell::new(0);
+    let waker = Cell::new(None);
+    let mut waits = Stepped::new(when_woken(std::future::poll_fn(|cx| {
+        polls.set(polls.get() + 1);
+        waker.set(Some(cx.waker().clone()));
+        match polls.get() {
+            3 => Poll::Ready(7),
+            _ => Poll::Pending,
+        }
+    })));
+    assert_pending!(waits.poll());
+    assert_pending!(waits.poll());
+    assert_eq!(polls.get(), 1, "the second time nobody had woken it");
+    waker.take().expect("it was polled").wake();
+    assert!(waits.is_woken(), "whoever polls is told");
+    assert_pending!(waits.poll());
+    assert_eq!(polls.get(), 2);
+    waker.take().expect("it was polled").wake_by_ref();
+    assert_eq!(waits.ready(), 7);
 }
