@@ -391,7 +391,7 @@ one_shots! {
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
-            .field("base", &self.base)
+            .field("base", &self.base.as_deref().map(config::shown))
             .field("timeout", &self.timeout)
             .field("limit", &self.limit)
             .field("redirects", &self.redirects)

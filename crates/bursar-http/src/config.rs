@@ -87,12 +87,20 @@ fn refused(path: &str, what: &str) -> Error {
 }
 
 /// As much of an address as may be read in a log: without credentials and without the query.
+///
+/// In one that is wrong nobody can say where the credentials end. What stands before the last `@` goes, and where that comes
+/// after a question mark, what follows it too. A path alone has none.
 pub(crate) fn shown(address: &str) -> String {
     let end = address.find(['?', '#']).unwrap_or(address.len());
-    let address = &address[..end];
-    match (address.split_once("://"), address.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-        _ => address.to_owned(),
+    let path = address.strip_prefix('/');
+    let path = path.is_some_and(|rest| !rest.starts_with(['/', '\\']));
+    let Some(at) = address.rfind('@').filter(|_| !path) else {
+        return address[..end].to_owned();
+    };
+    let host = address.get(at + 1..end).unwrap_or("..");
+    match address[..at].split_once("://") {
+        Some((scheme @ ("http" | "https"), _)) => format!("{scheme}://{host}"),
+        _ => host.to_owned(),
     }
 }
 
@@ -294,6 +302,13 @@ mod tests {
             "http://u:se/secret@a.test",
             "http://a.test/?secret",
             "ftp://a.test/?secret",
+            // Forms that parsers of URLs take for the first one.
+            "http:u:secret@a.test",
+            "http:\\\\u:secret@a.test",
+            "//u:secret@a.test",
+            // A password with a question mark, or a query with an at sign.
+            "http://u:?secret@a.test",
+            "http://a.test/?a@secret",
         ] {
             let base = Base::parse(wrong).unwrap_err().to_string();
             let request = address(None, format!("{wrong}#"), "").map_err(|e| e.to_string());
@@ -305,6 +320,7 @@ mod tests {
                 "{request:?}"
             );
         }
+        assert_eq!(shown("/users/@me?q=a@b"), "/users/@me");
         for wrong in [
             "x",
             "https://u:secret@p.test",
