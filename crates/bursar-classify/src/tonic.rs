@@ -84,7 +84,9 @@ pub fn failure(status: Status) -> Failure<Status> {
 /// milliseconds.
 fn pushback(status: &Status) -> Option<Option<Duration>> {
     let asked = status.metadata().get("grpc-retry-pushback-ms")?;
-    let millis = asked.to_str().ok().and_then(|text| text.parse().ok());
+    let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let text = asked.to_str().ok().filter(digits);
+    let millis = text.and_then(|text| text.parse().ok());
     Some(millis.map(Duration::from_millis))
 }
 

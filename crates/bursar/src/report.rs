@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::stats::{WIDEST, total};
+
 /// What became of one operation's calls since shutdown began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -45,7 +47,7 @@ impl DrainReport {
     /// Calls that have not ended, over all operations.
     #[must_use]
     pub fn running(&self) -> u64 {
-        self.operations.iter().map(|of| of.running).sum()
+        total(self.operations.iter().map(|of| of.running))
     }
 }
 
@@ -57,7 +59,8 @@ impl fmt::Display for DrainReport {
             .map(|of| of.operation.chars().count())
             .max()
             .unwrap_or(0)
-            .max("operation".len());
+            .max("operation".len())
+            .min(WIDEST);
         write!(
             f,
             "{:width$}  {:>10}  {:>10}  {:>10}",

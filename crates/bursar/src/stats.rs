@@ -59,7 +59,7 @@ impl Outcomes {
     /// All of them together.
     #[must_use]
     pub fn all(&self) -> u64 {
-        self.columns().into_iter().map(|(_, count)| count).sum()
+        total(self.columns().into_iter().map(|(_, count)| count))
     }
 
     /// Each with its name in tables.
@@ -76,17 +76,28 @@ impl Outcomes {
         ]
     }
 
-    fn add(&mut self, other: &Self) {
-        self.success += other.success;
-        self.transient += other.transient;
-        self.permanent += other.permanent;
-        self.throttled += other.throttled;
-        self.uncertain += other.uncertain;
-        self.never_ran += other.never_ran;
-        self.dropped += other.dropped;
-        self.panicked += other.panicked;
+    fn sum<'o>(all: impl Iterator<Item = &'o Self> + Clone) -> Self {
+        let of = |which: fn(&Self) -> u64| total(all.clone().map(which));
+        Self {
+            success: of(|of| of.success),
+            transient: of(|of| of.transient),
+            permanent: of(|of| of.permanent),
+            throttled: of(|of| of.throttled),
+            uncertain: of(|of| of.uncertain),
+            never_ran: of(|of| of.never_ran),
+            dropped: of(|of| of.dropped),
+            panicked: of(|of| of.panicked),
+        }
     }
 }
+
+/// The sum, or the largest number there is: figures that were read from somewhere may be anything.
+pub(crate) fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// Tables have no wider columns: more cannot be asked of a format.
+pub(crate) const WIDEST: usize = u16::MAX as usize;
 
 /// What one budget looks like now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,28 +134,18 @@ impl Stats {
     /// The sums over all operations, under the name "all".
     #[must_use]
     pub fn total(&self) -> OperationStats {
-        let mut total = OperationStats {
+        let of = |which: fn(&OperationStats) -> u64| total(self.operations.iter().map(which));
+        OperationStats {
             name: "all".into(),
-            admitted: 0,
-            rejected: 0,
-            started: 0,
-            finished: 0,
-            retried: 0,
-            denied: 0,
-            waited: 0,
-            outcomes: Outcomes::default(),
-        };
-        for operation in &self.operations {
-            total.admitted += operation.admitted;
-            total.rejected += operation.rejected;
-            total.started += operation.started;
-            total.finished += operation.finished;
-            total.retried += operation.retried;
-            total.denied += operation.denied;
-            total.waited += operation.waited;
-            total.outcomes.add(&operation.outcomes);
+            admitted: of(|of| of.admitted),
+            rejected: of(|of| of.rejected),
+            started: of(|of| of.started),
+            finished: of(|of| of.finished),
+            retried: of(|of| of.retried),
+            denied: of(|of| of.denied),
+            waited: of(|of| of.waited),
+            outcomes: Outcomes::sum(self.operations.iter().map(|of| &of.outcomes)),
         }
-        total
     }
 }
 
@@ -159,7 +160,8 @@ impl fmt::Display for Stats {
             .map(|name| name.chars().count())
             .max()
             .unwrap_or(0)
-            .max("operation".len());
+            .max("operation".len())
+            .min(WIDEST);
         let columns = |of: &OperationStats| {
             [
                 ("admitted", of.admitted),

@@ -1,118 +1,166 @@
 //! A server that answers with whatever bytes there are, and the HTTP client before it.
 //!
-//! The bytes are cut into answers at zeros; each connection gets the next one and is closed. The server is the client's
-//! proxy, so that every redirect leads back to it, whatever host it names, and nothing leaves this machine.
+//! The first byte chooses what the client speaks and how its request is to complete ([`Speaks`], [`Completes`]). Over
+//! HTTP/1.1 the rest is cut into answers at zeros; each connection gets the next one and is closed. Over HTTP/2 the first
+//! connection gets all of it. The server is the client's proxy, so that every redirect leads back to it, whatever host it names,
+//! and an HTTPS request asks it for a tunnel.
 //!
 //! What must hold: a request ends, by an answer within its limit or an error that says what happened; it goes on for as many
-//! redirects as it may and no more; the credentials stay with their origin and come back from nowhere; a host is sent only
-//! cookies that it has set.
+//! redirects as it may and no more; the credentials stay with their origin, come back from nowhere and stand in no
+//! error; a host is sent only cookies that it has set; nothing is sent through a tunnel whose other end nobody trusts; a file
+//! is there whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::{Future, poll_fn};
-use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bursar::Outcome;
-use bursar_http::Client;
-use http::Uri;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, Runtime};
+use bursar_http::{Client, Error};
+use http::{Response, Uri};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::loopback::against;
 
 const REDIRECTS: u32 = 4;
 const LIMIT: u64 = 1 << 16;
-const START: &str = "http://a.test/start";
 
-/// One runtime, and one input at a time.
-static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaks {
+    Http1,
+    /// Without asking first.
+    Http2,
+    /// TLS, through a tunnel that is asked for over HTTP/1.1.
+    Tunnel,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Completes {
+    Raw,
+    Fetch,
+    Stream,
+    Download,
+    Callback,
+}
 
 /// Answers to one request and to what its redirects lead to.
 ///
 /// # Panics
 /// If something does not hold that stands in the module's head.
 pub fn answers(bytes: &[u8]) {
-    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = runtime.get_or_insert_with(|| {
-        let mut builder = Builder::new_current_thread();
-        builder.enable_all().build().expect("a runtime")
-    });
-    runtime.block_on(exchange(bytes));
+    let Some((mode, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let speaks = [Speaks::Http1, Speaks::Http2, Speaks::Tunnel][usize::from(mode / 5 % 3)];
+    let completes = match mode % 5 {
+        0 => Completes::Raw,
+        1 => Completes::Fetch,
+        2 => Completes::Stream,
+        3 => Completes::Download,
+        _ => Completes::Callback,
+    };
+    let pieces: Vec<&[u8]> = match speaks {
+        Speaks::Http2 => vec![bytes],
+        _ => bytes.split(|byte| *byte == 0).collect(),
+    };
+    let (ended, seen) = against(&pieces, async |port| ask(port, speaks, completes).await);
+    let context = || format!("{seen:#?}\n{}", bytes.escape_ascii());
+    assert!(seen.len() <= REDIRECTS as usize + 1, "{}", context());
+    match ended {
+        Ok(length) => {
+            assert_ne!(speaks, Speaks::Tunnel, "nobody to trust, {}", context());
+            assert!(length <= LIMIT, "too long a body, {}", context());
+        }
+        Err(error) => {
+            let told = format!("{error} {error:?}");
+            assert_ne!(error.outcome(), Outcome::Success, "{told}");
+            assert_eq!(error.attempts(), 1, "{told}");
+            let unsent = !matches!(error.outcome(), Outcome::Uncertain);
+            assert!(speaks != Speaks::Tunnel || unsent, "{told}");
+            for secret in SECRETS {
+                // Unless it was the server that said so.
+                let echo = String::from_utf8_lossy(bytes).contains(secret);
+                assert!(echo || !told.contains(secret), "{told}");
+            }
+        }
+    }
+    if speaks != Speaks::Http2 {
+        judge(&seen, &pieces, &context);
+    }
 }
 
-async fn exchange(bytes: &[u8]) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-    let port = listener.local_addr().expect("it is bound").port();
-    let client = Client::builder()
-        .proxy(format!("http://127.0.0.1:{port}"))
+/// The passwords, and both pairs as headers carry them.
+const SECRETS: [&str; 4] = ["hers", "proxys", "dXNlcjpoZXJz", "cHJveHk6cHJveHlz"];
+
+/// How many bytes there were.
+async fn ask(port: u16, speaks: Speaks, completes: Completes) -> Result<u64, Error> {
+    let mut builder = Client::builder()
+        .proxy(format!("http://proxy:proxys@127.0.0.1:{port}"))
         .redirects(REDIRECTS)
-        .basic_auth("user", "secret")
+        .basic_auth("user", "hers")
         .cookies()
         .compression()
         .body_limit(LIMIT)
-        .timeout(Duration::from_secs(5))
-        .http1_only()
-        .build()
-        .expect("the options are right");
-    let mut seen = Vec::new();
-    let ended = {
-        let request = client.get(START).send_raw();
-        let mut request = std::pin::pin!(request);
-        let mut server = std::pin::pin!(serve(&listener, bytes, &mut seen));
-        poll_fn(|cx| {
-            let Poll::Pending = server.as_mut().poll(cx);
-            request.as_mut().poll(cx)
-        })
-        .await
+        .timeout(Duration::from_secs(5));
+    builder = match speaks {
+        Speaks::Http2 => builder.http2_only(),
+        Speaks::Http1 | Speaks::Tunnel => builder.http1_only(),
     };
-    match ended {
-        Ok(answer) => assert!(answer.body().len() as u64 <= LIMIT, "too long a body"),
-        Err(error) => {
-            assert_ne!(error.outcome(), Outcome::Success, "{error}");
-            assert!(!error.to_string().is_empty());
-            assert_eq!(error.attempts(), 1, "{error}");
+    let client = builder.build().expect("the options are right");
+    let request = client.get(match speaks {
+        Speaks::Tunnel => "https://a.test/start",
+        _ => "http://a.test/start",
+    });
+    match completes {
+        Completes::Raw => Ok(request.send_raw().await?.body().len() as u64),
+        Completes::Fetch => request.fetch::<Value>().await.map(|_| 0),
+        Completes::Stream => {
+            let mut body = request.stream().await?.into_body();
+            let mut length = 0;
+            let ended = loop {
+                match body.chunk().await {
+                    Ok(Some(chunk)) => length += chunk.len() as u64,
+                    Ok(None) => break Ok(length),
+                    Err(error) => break Err(error),
+                }
+            };
+            let more = body.chunk().await;
+            assert!(matches!(more, Ok(None)), "after its end: {more:?}");
+            ended
+        }
+        Completes::Download => {
+            let place = place();
+            let ended = request.download(&place).await.map(Response::into_body);
+            let found = fs::metadata(&place).map(|file| file.len());
+            assert_eq!(found.ok(), ended.as_ref().ok().copied(), "{ended:?}");
+            if ended.is_ok() {
+                fs::remove_file(&place).expect("it is there");
+            }
+            let left = fs::read_dir(place.parent().expect("it has one")).expect("it is there");
+            assert_eq!(left.count(), 0, "a part of a file is left");
+            ended
+        }
+        Completes::Callback => {
+            let (tell, told) = oneshot::channel();
+            request.on_complete(async move |response: Result<Response<Value>, _>| {
+                let _gone = tell.send(response.map(|_| 0));
+            });
+            told.await.expect("the callback is called")
         }
     }
-    judge(&seen, bytes);
 }
 
-/// Reads one request a connection, and answers with the next piece.
-async fn serve(
-    listener: &TcpListener,
-    bytes: &[u8],
-    seen: &mut Vec<String>,
-) -> std::convert::Infallible {
-    let mut pieces = bytes.split(|byte| *byte == 0);
-    loop {
-        let Ok((mut connection, _)) = listener.accept().await else {
-            continue;
-        };
-        let head = head(&mut connection).await;
-        seen.push(String::from_utf8_lossy(&head).into_owned());
-        // Who has left does not hear it.
-        let _left = connection
-            .write_all(pieces.next().unwrap_or_default())
-            .await;
-        let _left = connection.shutdown().await;
-    }
-}
-
-async fn head(connection: &mut TcpStream) -> Vec<u8> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        match connection.read_u8().await {
-            Ok(byte) => head.push(byte),
-            Err(_) => break,
-        }
-    }
-    head
+/// In a directory of this process's own.
+fn place() -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("bursar-inputs-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory for files");
+    directory.join("answer")
 }
 
 /// What the requests may have said, one after another.
-fn judge(seen: &[String], bytes: &[u8]) {
-    let context = || format!("{seen:#?}\n{}", bytes.escape_ascii());
-    assert!(seen.len() <= REDIRECTS as usize + 1, "{}", context());
-    let mut pieces = bytes.split(|byte| *byte == 0);
+fn judge(seen: &[String], pieces: &[&[u8]], context: &impl Fn() -> String) {
+    let mut pieces = pieces.iter();
     let mut at_home = true;
     let mut set: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for request in seen {
@@ -128,6 +176,13 @@ fn judge(seen: &[String], bytes: &[u8]) {
         };
         let tunnel = verb == Some("CONNECT");
         let host = host(target);
+        // Whoever has not sent a whole head has left.
+        let whole = request.ends_with("\r\n\r\n");
+        assert!(
+            !whole || of("proxy-authorization").is_some(),
+            "{}",
+            context()
+        );
         at_home &= !tunnel && host == "a.test";
         assert!(at_home || of("authorization").is_none(), "{}", context());
         let known = set.entry(host).or_default();
@@ -135,7 +190,8 @@ fn judge(seen: &[String], bytes: &[u8]) {
             let name = cookie.split('=').next().unwrap_or_default();
             assert!(!tunnel && known.contains(name), "{cookie:?} {}", context());
         }
-        let answer = String::from_utf8_lossy(pieces.next().unwrap_or_default()).into_owned();
+        let answer =
+            String::from_utf8_lossy(pieces.next().copied().unwrap_or_default()).into_owned();
         for name in set_by(&answer) {
             known.insert(name);
         }

@@ -1,19 +1,24 @@
 //! What is done with bytes from strangers that the crates beside the core read: one function for each of the fuzzer's
 //! targets (lab/fuzz). They panic at what must not be; the corpus that is kept is replayed in every test run.
 //!
-//! [`answers`] lets a server answer with them, [`deadlines`] and [`codes`] are told of here.
+//! [`answers`] lets a server answer with them, [`addresses`] are what an HTTP client is given, [`core`] is what the core
+//! itself reads; [`deadlines`] and [`codes`] are told of here.
 
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod answers;
+pub mod core;
+mod loopback;
 
 use std::time::Duration;
 
 use bursar::{Effect, Outcome};
 use bursar_classify::postgres::{self, Severity};
-use bursar_classify::{Answer, Phase, http as status, sqlite};
+use bursar_classify::{Answer, Phase, http as status, redis, sqlite, tonic as grpc};
 use bursar_tower::{grpc_timeout, header_millis};
 use http::{HeaderMap, HeaderValue};
+use tonic::{Code, Status};
 
 /// The value of a header that states how much time there is.
 ///
@@ -97,13 +102,45 @@ pub fn codes(bytes: &[u8]) {
             sqlite::result_code(number, phase),
             sqlite::row(number).answer,
         );
+        held(redis::code(&text, phase), Answer::Settles);
     }
+    pushback(number, bytes.get(4..).unwrap_or_default());
     for effect in [Effect::Pure, Effect::Idempotent, Effect::NonIdempotent] {
         for retry_after in [false, true] {
             let code = number as u16;
             let outcome = status::status(code, retry_after, effect);
             assert_eq!(outcome.is_some(), code >= 400, "{code}");
             assert_ne!(outcome, Some(Outcome::Success), "{code}");
+        }
+    }
+}
+
+/// What a gRPC server asks for: to be left alone for so many milliseconds, and whatever is no such number, for good.
+fn pushback(code: i32, asked: &[u8]) {
+    let Ok(value) = asked.try_into() else {
+        return;
+    };
+    let mut status = Status::new(Code::from(code), "");
+    let means = grpc::outcome(&status);
+    status
+        .metadata_mut()
+        .insert("grpc-retry-pushback-ms", value);
+    let failure = grpc::failure(status);
+    assert_ne!(failure.outcome(), Outcome::Success, "{failure:?}");
+    let number = asked.iter().try_fold(0_u64, |all, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        all.checked_mul(10)?.checked_add(digit)
+    });
+    match number.filter(|_| !asked.is_empty()) {
+        Some(millis) => {
+            let pause = Duration::from_millis(millis);
+            assert_eq!(failure.pushback(), Some(pause), "{failure:?}");
+            assert_eq!(failure.outcome(), means, "{failure:?}");
+        }
+        None => {
+            assert_eq!(failure.pushback(), None, "{failure:?}");
+            let again = [Outcome::Transient, Outcome::Throttled];
+            assert!(!again.contains(&failure.outcome()), "{failure:?}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use super::{BudgetSnapshot, Doing, HolderSnapshot, KeySnapshot, Phase, QueuedSnapshot, Snapshot};
+use crate::stats::{WIDEST, total};
 
 /// Keys and calls shown, and sentences on keys.
 pub(super) const SHOWN: usize = 20;
@@ -18,8 +19,8 @@ const FEW: usize = 4;
 
 impl Display for Snapshot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let sum = |of: fn(&super::OperationSnapshot) -> u64| self.operations.iter().map(of).sum();
-        let [executing, paused, waiting]: [u64; 3] = [
+        let sum = |of: fn(&super::OperationSnapshot) -> u64| total(self.operations.iter().map(of));
+        let [executing, paused, waiting] = [
             sum(|of| of.executing),
             sum(|of| of.paused),
             sum(|of| of.waiting),
@@ -422,7 +423,11 @@ impl Table {
                 .map(|row| row[column].chars().count())
                 .max()
                 .filter(|widest| *widest > 0)
-                .map(|widest| widest.max(self.columns[column].0.chars().count()))
+                .map(|widest| {
+                    widest
+                        .max(self.columns[column].0.chars().count())
+                        .min(WIDEST)
+                })
         };
         let widths: Vec<Option<usize>> = (0..self.columns.len()).map(width).collect();
         let heads: Vec<&str> = self.columns.iter().map(|(head, _)| *head).collect();
