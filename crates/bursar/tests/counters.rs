@@ -315,6 +315,20 @@ fn e1_admitted_is_finished_after_a_drain() {
 }
 
 #[test]
+fn e1_a_name_of_any_length_is_printed() {
+    let name = "n".repeat(70_000);
+    let (runtime, _) = runtime(&[(&name, 1)]);
+    let load = runtime.contract(&name, Policy::pure().claim(&name, 1));
+    let load = load.unwrap();
+    let _held = assert_ready_ok!(spawn(load.admit()).poll());
+    assert!(runtime.stats().to_string().contains(&name));
+    assert!(runtime.snapshot().to_string().contains(&name));
+    let bound = runtime.shutdown_within(ms(0));
+    let error = assert_ready_err!(spawn(bound).poll());
+    assert!(error.to_string().contains(&name));
+}
+
+#[test]
 fn e1_stats_print_as_a_table() {
     let (runtime, _) = runtime(&[("a budget of a long name", 10), ("db", 2_147_483_647)]);
     let policy = Policy::pure()

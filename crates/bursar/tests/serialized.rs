@@ -124,3 +124,26 @@ fn e2_an_exact_snapshot_comes_back_with_its_times() {
     assert!(serde_json::from_value::<bursar::Quantiles>(negative).is_err());
     drop((held, waits));
 }
+
+#[test]
+fn e1_figures_from_elsewhere_may_be_of_any_size() {
+    let (runtime, _) = runtime(&[("db", 1)]);
+    for name in ["load", "save"] {
+        runtime.contract(name, Policy::pure()).unwrap();
+    }
+    let most = |mut json: Value| {
+        for operation in json["operations"].as_array_mut().unwrap() {
+            let operation = operation.as_object_mut().unwrap();
+            for (_, count) in operation.iter_mut().filter(|(_, of)| of.is_number()) {
+                *count = json!(u64::MAX);
+            }
+        }
+        json
+    };
+    let stats: Stats = serde_json::from_value(most(json!(runtime.stats()))).unwrap();
+    assert_eq!(stats.total().admitted, u64::MAX);
+    assert!(stats.to_string().contains(&u64::MAX.to_string()));
+    let snapshot: Snapshot = serde_json::from_value(most(json!(runtime.snapshot()))).unwrap();
+    let begins = format!("open: {} executing", u64::MAX);
+    assert!(snapshot.to_string().starts_with(&begins), "{snapshot}");
+}

@@ -97,6 +97,7 @@ fn the_servers_pushback_is_the_failures() {
     // What is no number of milliseconds says: do not come back.
     assert_eq!(told(Code::ResourceExhausted, "-1"), (Permanent, None));
     assert_eq!(told(Code::Aborted, "soon"), (Permanent, None));
+    assert_eq!(told(Code::Aborted, "+5"), (Permanent, None));
     assert_eq!(told(Code::Unavailable, "-1"), (Uncertain, None));
     assert_eq!(failure(Status::aborted("no pushback")).pushback(), None);
 }
