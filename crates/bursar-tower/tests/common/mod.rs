@@ -116,6 +116,11 @@ impl Puppet {
         lock(&self.strings).requests.clone()
     }
 
+    /// Whether somebody waits for it to become ready, or to answer.
+    pub fn is_awaited(&self) -> bool {
+        !lock(&self.strings).wakers.is_empty()
+    }
+
     /// How many calls are under way.
     pub fn alive(&self) -> u32 {
         lock(&self.strings).alive
