@@ -3,7 +3,8 @@
 //! A switch asks which mutant is active, once for all that replace the same piece: an expression `a < b` becomes
 //! `(match active(&[7, 8]) { 7 => a <= b, 8 => a == b, _ => a < b })`, and a function's body begins with
 //! `match active(&[9]) { 9 => return None, _ => {} }`. Alternatives are made of the text as it was; only the last arm holds
-//! switches in its turn. `const fn` becomes `fn`, since a constant cannot ask.
+//! switches in its turn. `const fn` becomes `fn`, since a constant cannot ask. Some iterator that a function returns is boxed,
+//! so that a mutant's is of the same type.
 //!
 //! A switch names its mutants when it asks, so that a run without a mutant can note which of them it comes to.
 
@@ -29,7 +30,8 @@ pub const ACTIVE: &str = "BURSAR_MUTANT";
 /// A file to whose end the numbers of the mutants that are come to are written, four bytes each, once a process.
 pub const REACHED: &str = "BURSAR_MUTANTS_REACHED";
 
-/// The question's answer, for the end of `lib.rs`. What it notes it notes without allocating: some tests count that.
+/// The question's answer, and what boxes iterators, for the end of `lib.rs`. What the answer notes it notes without allocating:
+/// some tests count that.
 pub fn support(mutants: usize) -> String {
     format!(
         r#"
@@ -54,6 +56,11 @@ pub fn mutants_active(asked: &[u32]) -> u32 {{
         }}
     }}
     *ACTIVE
+}}
+
+#[doc(hidden)]
+pub fn mutants_boxed<'i, T>(of: impl Iterator<Item = T> + 'i) -> Box<dyn Iterator<Item = T> + 'i> {{
+    Box::new(of)
 }}
 "#
     )
@@ -185,8 +192,8 @@ impl<'f> Finder<'f> {
         }
     }
 
-    fn body(&mut self, block: &syn::Block) {
-        let Some(first) = block.stmts.first() else {
+    fn body(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        let (Some(first), Some(last)) = (block.stmts.first(), block.stmts.last()) else {
             return;
         };
         let at = self.range(first.span()).start;
@@ -197,8 +204,13 @@ impl<'f> Finder<'f> {
         let all: Vec<u32> = bodies.iter().map(|of| of.0).collect();
         let question = question(&all);
         let mut pieces = vec![(format!("match {question} {{ "), all)];
+        let (before, after) = match returns_some_iterator(signature) {
+            true => ("crate::mutants_boxed(", ")"),
+            false => ("", ""),
+        };
         for (number, text) in bodies {
-            pieces.push((format!("{number} => return {text}, "), vec![number]));
+            let text = format!("{number} => return {before}{text}{after}, ");
+            pieces.push((text, vec![number]));
         }
         pieces.push(("_ => {} } ".to_owned(), Vec::new()));
         self.inserts.push(Insert {
@@ -206,12 +218,32 @@ impl<'f> Finder<'f> {
             order: (OPENS, 0),
             pieces,
         });
+        let whole = self.range(last.span());
+        let around = [
+            (whole.start, (OPENS, 1), before),
+            (whole.end, (CLOSES, usize::MAX), after),
+        ];
+        for (at, order, text) in around {
+            self.inserts.push(Insert {
+                at,
+                order,
+                pieces: vec![(text.to_owned(), Vec::new())],
+            });
+        }
     }
 
     fn never_constant(&mut self, signature: &syn::Signature) {
         if let Some(constant) = &signature.constness {
             self.erase.push(self.range(constant.span()));
         }
+    }
+}
+
+/// Then what a mutant returns is of another type than what the function does, unless both are boxed.
+fn returns_some_iterator(signature: &syn::Signature) -> bool {
+    match &signature.output {
+        syn::ReturnType::Type(_, of) => matches!(**of, syn::Type::ImplTrait(_)),
+        syn::ReturnType::Default => false,
     }
 }
 
@@ -226,19 +258,19 @@ fn holds_let(expression: &syn::Expr) -> bool {
 impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_item_fn(&mut self, of: &'ast syn::ItemFn) {
         self.never_constant(&of.sig);
-        self.body(&of.block);
+        self.body(&of.sig, &of.block);
         visit::visit_item_fn(self, of);
     }
 
     fn visit_impl_item_fn(&mut self, of: &'ast syn::ImplItemFn) {
         self.never_constant(&of.sig);
-        self.body(&of.block);
+        self.body(&of.sig, &of.block);
         visit::visit_impl_item_fn(self, of);
     }
 
     fn visit_trait_item_fn(&mut self, of: &'ast syn::TraitItemFn) {
         if let Some(block) = &of.default {
-            self.body(block);
+            self.body(&of.sig, block);
         }
         visit::visit_trait_item_fn(self, of);
     }
