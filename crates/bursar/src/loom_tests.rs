@@ -179,7 +179,8 @@ fn loom_b2_two_waiters_are_granted_one_by_one() {
     model(|| {
         let world = World::new(1);
         let plan = world.plan(&[("a", 1)]);
-        let first = held(&plan, "");
+        let (first, now, _) = begin(&plan, &Key::NONE);
+        assert_eq!(now, Now::Held);
         world.section();
         let leaving = waits(&plan, "");
         let threads = [0, 1].map(|_| {
@@ -187,7 +188,7 @@ fn loom_b2_two_waiters_are_granted_one_by_one() {
             spawn(&world, move |world| assert!(call(world, &plan, "")))
         });
         drop(leaving);
-        drop(first);
+        first.end();
         join(threads);
         world.settled(3);
     });
@@ -368,6 +369,8 @@ fn loom_d1_a_drain_sees_keys_and_the_lobby() {
             let leaving = spawn(&world, move |_| leave(&leaving, key));
             block_on(drain::shutdown(&world.engine, None)).expect("drained from outside");
             let seen = world.guarded.load(Ordering::Relaxed);
+            let total = world.engine.stats().total();
+            assert_eq!(total.admitted, total.finished, "{total:?}");
             let ran = caller.join().expect("no panic");
             assert_eq!(seen, ran);
             join([leaving]);
@@ -392,6 +395,33 @@ fn loom_d1_a_withdrawn_waiter_that_nobody_polls_blocks_no_drain() {
         drop(holder);
         drop(forgotten);
         join([drains]);
+        world.settled(0);
+    });
+}
+
+#[test]
+fn loom_d1_whoever_waits_when_the_stop_comes_waits_no_more() {
+    model(|| {
+        let world = World::new(1);
+        let plan = world.plan(&[("a", 1)]);
+        let first = held(&plan, "");
+        let (leaving, forgotten) = (waits(&plan, ""), waits(&plan, ""));
+        let caller = {
+            let (world, plan) = (Arc::clone(&world), Arc::clone(&plan));
+            thread::spawn(move || {
+                drop(leaving);
+                u64::from(call(&world, &plan, ""))
+            })
+        };
+        let mut drain = Box::pin(drain::shutdown(&world.engine, None));
+        let early = drain.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(early, Poll::Pending);
+        assert_eq!(world.engine.budgets[0].exact_usage().waiting, 0);
+        // Nobody polls the forgotten one, and no unit goes to it.
+        drop(first);
+        block_on(drain).expect("drained from outside");
+        drop(forgotten);
+        assert_eq!(caller.join().expect("no panic"), 0);
         world.settled(0);
     });
 }
