@@ -28,7 +28,7 @@ use Point::{Away, Done, Queued, Runs, Waits};
 
 /// A Spot with an actor. Its queue has room for one.
 pub struct World {
-    base: Base,
+    pub base: Base,
     pub spot: Spot<()>,
     pub actor: Actor<(), ()>,
 }
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Drops the subject while others wait behind it for space, gate and claim, and lets them through.
-    fn leave(&self, open: bool, drop_subject: &mut dyn FnMut()) {
+    pub fn leave(&self, open: bool, drop_subject: &mut dyn FnMut()) {
         if !open {
             drop_subject();
             self.base.assert_nothing_is_bounded();
@@ -200,7 +200,7 @@ impl World {
         assert_eq!(self.base.times("behind"), 2);
     }
 
-    fn ends(&self, open: bool) {
+    pub fn ends(&self, open: bool) {
         self.base.assert_idle();
         assert_eq!(self.spot.is_open(), open);
         if open {
@@ -220,7 +220,7 @@ impl Base {
 }
 
 /// From a full queue to its own turn.
-const WAITS: [Step<World, Point>; 4] = [
+pub const WAITS: [Step<World, Point>; 4] = [
     (Waits, nothing),
     (Waits, World::end_holder),
     (Queued, nothing),
@@ -228,7 +228,7 @@ const WAITS: [Step<World, Point>; 4] = [
 ];
 
 /// A turn that is under way, until its result is there.
-const TURN: [Step<World, Point>; 5] = [
+pub const TURN: [Step<World, Point>; 5] = [
     (Runs, nothing),
     (Runs, World::end_body),
     (Away, nothing),
@@ -237,22 +237,22 @@ const TURN: [Step<World, Point>; 5] = [
 ];
 
 /// A send is done once there is room.
-const SENDS: [Step<World, Point>; 3] = [
+pub const SENDS: [Step<World, Point>; 3] = [
     (Waits, nothing),
     (Waits, World::end_holder),
     (Done, nothing),
 ];
 
 /// It is told why it was not accepted.
-fn refused(why: fn(&World)) -> [Step<World, Point>; 3] {
+pub fn refused(why: fn(&World)) -> [Step<World, Point>; 3] {
     [(Waits, nothing), (Waits, why), (Done, nothing)]
 }
 
-fn requests(world: &World) -> Subject<'_> {
+pub fn requests(world: &World) -> Subject<'_> {
     Box::pin(async { world.spot.request(world.work()).await.expect("it runs") })
 }
 
-fn sends(world: &World) -> Subject<'_> {
+pub fn sends(world: &World) -> Subject<'_> {
     Box::pin(async { world.spot.send(world.work()).await.expect("accepted") })
 }
 
@@ -388,76 +388,5 @@ fn f1_an_entered_turn_dropped_at_every_poll_passes_the_gate_on() {
         &refused(World::close),
         World::point,
         World::afterwards_entered,
-    );
-}
-
-/// The asker holds a unit: that is free when it has left, and what it left running holds nothing.
-#[test]
-fn f7_an_asker_that_holds_a_unit_dropped_at_every_poll_gives_it_back_at_once() {
-    fn afterwards(world: &World, drop_subject: &mut dyn FnMut()) {
-        world.afterwards(&mut || {
-            drop_subject();
-            bursar::testkit::assert_idle(&world.base.runtime);
-            drop(
-                Stepped::new(world.base.unit().admit())
-                    .ready()
-                    .expect("free"),
-            );
-        });
-    }
-    fn within_a_call(world: &World, asks: fn(&World) -> Subject<'_>) -> Subject<'_> {
-        Box::pin(async move {
-            let unit = world.base.unit();
-            let call = unit.run(|| async {
-                asks(world).await;
-                Ok::<_, bursar::Failure<()>>(())
-            });
-            call.await.expect("it succeeds");
-        })
-    }
-    let script = [&WAITS[..], &TURN].concat();
-    drop_everywhere(
-        World::full,
-        |world| within_a_call(world, requests),
-        &script,
-        World::point,
-        afterwards,
-    );
-    drop_everywhere(
-        World::full,
-        |world| within_a_call(world, sends),
-        &SENDS,
-        World::point,
-        afterwards,
-    );
-}
-
-/// Others may wait for what the asker holds, so it waits no longer than the runtime's nested wait.
-#[test]
-fn f7_a_wait_that_is_withdrawn_dropped_at_every_poll_leaves_no_timer() {
-    fn nested_wait_passes(world: &World) {
-        world.base.clock.advance(ms(10_000));
-    }
-    fn afterwards(world: &World, drop_subject: &mut dyn FnMut()) {
-        world.leave(true, drop_subject);
-        assert_eq!(world.base.without("behind"), ["holder", "before"]);
-        world.ends(true);
-    }
-    drop_everywhere(
-        World::full,
-        |world| {
-            Box::pin(async {
-                let unit = world.base.unit();
-                let call = unit.run(|| async {
-                    let refused = world.spot.enter().await.expect_err("it takes too long");
-                    assert_eq!(refused.kind(), SpotErrorKind::DeadlineExceeded);
-                    Ok::<_, bursar::Failure<()>>(())
-                });
-                call.await.expect("it succeeds");
-            })
-        },
-        &refused(nested_wait_passes),
-        World::point,
-        afterwards,
     );
 }

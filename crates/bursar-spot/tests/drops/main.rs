@@ -8,5 +8,6 @@ mod asking;
 mod harness;
 mod instances;
 mod life;
+mod nested;
 mod workers;
 mod yields;

@@ -70,6 +70,24 @@ impl Io {
             () => Queued,
         }
     }
+
+    fn afterwards(&self, drop_subject: &mut dyn FnMut()) {
+        let (began, ended) = (self.base.said("began"), self.base.said("ended"));
+        drop_subject();
+        self.base.settle();
+        let right: &[&str] = match (began, ended) {
+            (false, _) => &[],
+            (true, false) => &["began", "told"],
+            (true, true) => &["began", "ended"],
+        };
+        assert_eq!(self.base.log.read(), right);
+        let lent = self.lent.lock().expect("nobody panics").clone();
+        assert_eq!(lent.is_some(), began);
+        let host = &self.base.host;
+        let mut ended = Stepped::new(host.shutdown_within(Duration::from_secs(1)));
+        let report = ended.ready().expect("nothing is left");
+        assert_eq!(report.working, 0);
+    }
 }
 
 #[test]
@@ -86,23 +104,26 @@ fn f9_io_work_dropped_at_every_poll_is_told_to_stop_or_never_begins() {
         |world| Box::pin(async { assert_eq!(world.work().await, Ok(7)) }),
         &script,
         Io::point,
-        |world, drop_subject| {
-            let (began, ended) = (world.base.said("began"), world.base.said("ended"));
-            drop_subject();
-            world.base.settle();
-            let right: &[&str] = match (began, ended) {
-                (false, _) => &[],
-                (true, false) => &["began", "told"],
-                (true, true) => &["began", "ended"],
-            };
-            assert_eq!(world.base.log.read(), right);
-            let lent = world.lent.lock().expect("nobody panics").clone();
-            assert_eq!(lent.is_some(), began);
-            let host = &world.base.host;
-            let mut ended = Stepped::new(host.shutdown_within(Duration::from_secs(1)));
-            let report = ended.ready().expect("nothing is left");
-            assert_eq!(report.working, 0);
+        Io::afterwards,
+    );
+    // Its token ends the waiting.
+    let fires: [Step<Io, Point>; 5] = [
+        (Queued, nothing),
+        (Queued, |world| world.base.settle()),
+        (Running, nothing),
+        (Running, |world| world.base.open(&world.base.doors.away)),
+        (Done, nothing),
+    ];
+    drop_everywhere(
+        Io::new,
+        |world| {
+            let token = world.base.doors.away.clone();
+            let work = world.work().until(async move { token.pass().await });
+            Box::pin(async { assert_eq!(work.await, Err(WorkError::Cancelled { began: true })) })
         },
+        &fires,
+        Io::point,
+        Io::afterwards,
     );
 }
 
