@@ -5,7 +5,9 @@ use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
-use bursar::testkit::{Step, Stepped, Subject, assert_idle, at_every_poll, when_woken};
+use bursar::testkit::{
+    Step, Stepped, Subject, assert_idle, at_every_poll, at_every_wake, when_woken,
+};
 use bursar::{ManualClock, Policy, Runtime};
 use tokio_test::assert_pending;
 
@@ -173,4 +175,76 @@ fn a_future_that_nobody_woke_is_not_polled() {
     assert_eq!(polls.get(), 2);
     waker.take().expect("it was polled").wake_by_ref();
     assert_eq!(waits.ready(), 7);
+}
+
+/// The way of [`careful`] without a script, and how many worlds it takes.
+fn run_on(subject: impl for<'w> Fn(&'w World) -> Subject<'w>, points: &[(bool, u32)]) -> u32 {
+    let worlds = Cell::new(0);
+    at_every_wake(
+        World::default,
+        subject,
+        points,
+        |world, at, wakes| {
+            assert!(!at.0, "it goes on while the subject has not ended");
+            let mut wakes = Stepped::new(wakes);
+            assert_pending!(wakes.poll());
+            world.door.notify_one();
+            wakes.ready();
+        },
+        World::point,
+        |world, drop_subject| {
+            worlds.set(worlds.get() + 1);
+            drop_subject();
+            assert_eq!(world.held.get(), 0, "something is still held");
+        },
+    );
+    worlds.get()
+}
+
+async fn patient(world: &World) {
+    world.door.notified().await;
+    careful(world).await;
+}
+
+#[test]
+fn a_subject_is_dropped_at_every_half_step_however_often_it_is_polled_at_a_point() {
+    let points = SCRIPT.map(|(point, _)| point);
+    // Nothing, then three polls with two changes between them.
+    assert_eq!(run_on(|world| Box::pin(careful(world)), &points), 6);
+    assert_eq!(
+        run_on(|world| Box::pin(patient(world)), &points),
+        8,
+        "a poll and a change more"
+    );
+    let found = catch_unwind(|| run_on(|world| Box::pin(careless(world)), &points));
+    assert!(message(found).contains("something is still held"));
+}
+
+#[test]
+fn a_way_that_leads_elsewhere_or_ends_too_early_fails() {
+    let mut points = SCRIPT.map(|(point, _)| point);
+    points[1] = (false, 2);
+    let found = catch_unwind(|| run_on(|world| Box::pin(careful(world)), &points));
+    assert!(message(found).contains("met [(false, 0), (false, 1)] instead of"));
+    let points = SCRIPT.map(|(point, _)| point);
+    let found = catch_unwind(|| run_on(|_| Box::pin(async {}), &points));
+    assert!(message(found).contains("met [(true, 0)] instead of"));
+    let short = [(true, 0), (false, 0)];
+    let found = catch_unwind(|| run_on(|_| Box::pin(async {}), &short));
+    assert!(message(found).contains("without having met all"));
+}
+
+#[test]
+fn whoever_waits_for_a_stepped_futures_wake_up_is_told() {
+    let door = tokio::sync::Notify::new();
+    let mut waits = Stepped::new(door.notified());
+    assert_pending!(waits.poll());
+    let mut wakes = Stepped::new(waits.wakes());
+    assert_pending!(wakes.poll());
+    assert!(!wakes.is_woken());
+    door.notify_waiters();
+    assert!(wakes.is_woken());
+    wakes.ready();
+    drop(wakes);
+    waits.ready();
 }
