@@ -89,18 +89,20 @@ impl<'a> Run<'a> {
             .map_err(|error| self.concluded(error))
     }
 
-    /// Runs until the head of the answer is here; its body comes with what the call holds.
-    pub(crate) async fn open(&self) -> Result<(Parts, Payload, Permit), Error> {
+    /// Runs until the head of the answer is here; its body comes with what the call holds and how many attempts it took.
+    pub(crate) async fn open(&self) -> Result<(Parts, Payload, u32, Permit), Error> {
         let run = *self;
-        let ((parts, payload), permit) = run
+        let ((parts, payload, attempts), permit) = run
             .call()
             .run_held(|attempt| async move {
                 let answered = run.exchange(attempt).await;
-                answered.map_err(|error| run.failure(attempt, error))
+                answered
+                    .map(|(parts, payload)| (parts, payload, attempt.number()))
+                    .map_err(|error| run.failure(attempt, error))
             })
             .await
             .map_err(|error| self.concluded(error))?;
-        Ok((parts, payload, permit))
+        Ok((parts, payload, attempts, permit))
     }
 
     /// One attempt up to the head of its answer.

@@ -30,6 +30,8 @@ struct Live {
     /// What was asked for, with the caller's token.
     ready: Arc<Ready>,
     token: Option<Token>,
+    /// That were made, the one whose answer this is included.
+    attempts: u32,
     _permit: Permit,
     _host: Option<Permit>,
 }
@@ -38,6 +40,7 @@ impl BodyStream {
     pub(crate) fn new(
         payload: Payload,
         ready: Arc<Ready>,
+        attempts: u32,
         permit: Permit,
         host: Option<Permit>,
     ) -> Self {
@@ -46,6 +49,7 @@ impl BodyStream {
                 payload,
                 token: ready.bounds.token.clone(),
                 ready,
+                attempts,
                 _permit: permit,
                 _host: host,
             }),
@@ -83,8 +87,10 @@ impl BodyStream {
             let next = std::task::ready!(live.payload.poll_chunk(cx));
             live.payload.in_time(next)
         };
-        let plan = &live.ready.plan;
-        let next = next.map(|next| next.map_err(|error| error.to(&plan.method, &plan.uri)));
+        let (plan, attempts) = (&live.ready.plan, live.attempts);
+        let next = next.map(|next| {
+            next.map_err(|error| error.to(&plan.method, &plan.uri).attempted(attempts))
+        });
         if !matches!(next, Some(Ok(_))) {
             self.live = None;
         }

@@ -102,8 +102,8 @@ impl<S: Surface, B> Request<S, B> {
     /// As [`send`](Self::send).
     pub async fn stream(self) -> Result<Response<BodyStream>, Error> {
         self.exchange(|live| async move {
-            let (parts, payload, permit) = live.run().open().await?;
-            let body = BodyStream::new(payload, live.ready, permit, live.host);
+            let (parts, payload, attempts, permit) = live.run().open().await?;
+            let body = BodyStream::new(payload, live.ready, attempts, permit, live.host);
             Ok(Response::from_parts(parts, body))
         })
         .await

@@ -93,6 +93,7 @@ async fn g9_who_reads_a_stream_slowly_meets_its_timeout() {
         (error.kind(), error.outcome()),
         (ErrorKind::DeadlineExceeded, Outcome::Uncertain)
     );
+    assert_eq!(error.attempts(), 1, "the one whose answer it is");
     assert!(answer.body_mut().chunk().await.unwrap().is_none());
 }
 
