@@ -7,6 +7,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
@@ -290,6 +291,71 @@ fn d1_a_nested_call_pauses_through_a_drain_and_past_the_end_of_its_parent() {
     assert_eq!(assert_ready_ok!(nested.poll()), 7);
     assert!(drain.is_woken());
     assert_ready_ok!(drain.poll());
+}
+
+/// A call fails and pauses; then the call it is nested in ends, and after that the pause. The drain has begun before the pause,
+/// or begins in it.
+fn pauses_past_its_parent(key: &str, drain_comes_first: bool) -> Result<u32, CallError<Error>> {
+    let (runtime, clock, pausing, _) = world();
+    let outer = runtime.contract("outer", Policy::pure()).unwrap();
+    let (script, parent_ends) = (Script::new(), Cell::new(false));
+    let mut with = pausing.with().key(key);
+    let mut nested = Some(with.run(|_| script.answer()));
+    let mut parent = spawn(outer.run(|| {
+        let mut nested = Box::pin(in_chain(nested.take().expect("it runs once")));
+        let parent_ends = &parent_ends;
+        async move {
+            poll_fn(|cx| {
+                assert!(nested.as_mut().poll(cx).is_pending());
+                match parent_ends.get() {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            })
+            .await;
+            Ok::<_, Failure<Error>>(nested)
+        }
+    }));
+    let mut drain = spawn(runtime.shutdown());
+    assert!(
+        parent.poll().is_pending(),
+        "the nested call is in its attempt"
+    );
+    if drain_comes_first {
+        assert_pending!(drain.poll());
+    }
+    script.say(busy(500));
+    assert!(parent.poll().is_pending(), "the nested call pauses");
+    if !drain_comes_first {
+        assert_pending!(drain.poll());
+    }
+    parent_ends.set(true);
+    let Poll::Ready(Ok(nested)) = parent.poll() else {
+        panic!("its handler is done");
+    };
+    let mut nested = spawn(nested);
+    assert_pending!(nested.poll());
+    assert_pending!(drain.poll(), "the nested call has not ended");
+    clock.advance(ms(500));
+    script.say(Ok(7));
+    let Poll::Ready(answer) = nested.poll() else {
+        panic!("the pause is over and nothing is held");
+    };
+    drop(nested);
+    assert_ready_ok!(drain.poll());
+    assert_idle(&runtime);
+    answer
+}
+
+#[test]
+fn d1_a_pause_that_began_past_the_stop_leads_to_the_next_attempt_whatever_has_ended_since() {
+    for key in ["", "k"] {
+        assert_eq!(pauses_past_its_parent(key, true).unwrap(), 7, "{key:?}");
+        // What was not let past the stop is on its own when its parent has ended.
+        let error = pauses_past_its_parent(key, false).unwrap_err();
+        let ended_by = error.attempted().expect("it ran").ended_by();
+        assert_eq!(ended_by, Some(EndedBy::Stopping), "{key:?}");
+    }
 }
 
 #[test]

@@ -177,6 +177,8 @@ impl<P: Deref<Target = Plan>> Holding<P> {
             }
             return false;
         };
+        // Whoever began to pause past the stop has been let past it: what it waits for behind the pause is no new work.
+        self.late |= nested && engine.lifecycle.stopping();
         self.plan.counters.paused(false);
         self.give_units();
         self.stage = Stage::Parked;

@@ -76,6 +76,7 @@ impl Model {
 
     /// B2, B3: in the order of names, all that is free in one poll.
     fn take_budgets(&mut self, id: Id) -> Polled {
+        let new = self.calls[&id].stage == Stage::New;
         while let Some((budget, units)) = self.next_claim(id) {
             if self.turned_away(id) {
                 self.call(id).withdrawn = true;
@@ -94,6 +95,10 @@ impl Model {
                 return self.wait(id, Stage::AtBudget(Wait::Waiting));
             }
             return self.may_not(id, may, self.place_at(budget, units));
+        }
+        if new && self.key(id).is_none() && self.op(id).claims.is_empty() {
+            // It passes nothing else.
+            self.let_in(id);
         }
         let call = self.call(id);
         call.waiting = false;

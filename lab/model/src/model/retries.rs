@@ -41,10 +41,8 @@ impl Model {
         if self.turned_away(id) {
             return self.error(id, failure, Some(EndedBy::Stopping));
         }
-        // It keeps its key and no units. Without a key it stays in the runtime otherwise, and that lets it in.
-        if !self.calls[&id].key_held {
-            self.let_in(id);
-        }
+        // It keeps its key and no units.
+        self.let_in(id);
         self.give_units(id);
         // Time goes on in whole milliseconds.
         let until = self.now + pause.div_ceil(MILLISECOND);
