@@ -61,7 +61,7 @@ pub(crate) fn address(base: Option<&Base>, path: String, query: &str) -> Result<
         return absolute(&format!("{}{joint}{query}", &path[..end]))
             .map_err(|what| refused(&path, what));
     };
-    if path.contains("://") && Url::parse(&path).is_ok() {
+    if is_whole(&path) {
         let what = "the client has a base URL and takes paths alone";
         return Err(refused(&path, what));
     }
@@ -82,6 +82,16 @@ pub(crate) fn address(base: Option<&Base>, path: String, query: &str) -> Result<
     Uri::from_parts(parts).map_err(|_| refused(&path, "it is no URL"))
 }
 
+/// Whether this was meant for more than a path, be it right or wrong. An address in the query of a path is a part of it.
+fn is_whole(path: &str) -> bool {
+    let begins = |scheme: &str| {
+        let start = path.get(..scheme.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    let relative = || Url::parse(path) == Err(url::ParseError::RelativeUrlWithoutBase);
+    begins("http:") || begins("https:") || (path.contains("://") && !relative())
+}
+
 fn refused(path: &str, what: &str) -> Error {
     Error::usage(format!("request address {:?}: {what}", shown(path)))
 }
@@ -89,11 +99,15 @@ fn refused(path: &str, what: &str) -> Error {
 /// As much of an address as may be read in a log: without credentials and without the query.
 ///
 /// In one that is wrong nobody can say where the credentials end. What stands before the last `@` goes, and where that comes
-/// after a question mark, what follows it too. A path alone has none.
+/// after a question mark, what follows it too. A plain path has none.
 pub(crate) fn shown(address: &str) -> String {
     let end = address.find(['?', '#']).unwrap_or(address.len());
-    let path = address.strip_prefix('/');
-    let path = path.is_some_and(|rest| !rest.starts_with(['/', '\\']));
+    let path = address[..end].strip_prefix('/');
+    let path = path.is_some_and(|rest| {
+        // Parsers of URLs leave out what is no character of one.
+        let odd = rest.contains("://") || rest.contains(char::is_control);
+        !odd && !rest.starts_with(['/', '\\'])
+    });
     let Some(at) = address.rfind('@').filter(|_| !path) else {
         return address[..end].to_owned();
     };
@@ -321,6 +335,26 @@ mod tests {
             );
         }
         assert_eq!(shown("/users/@me?q=a@b"), "/users/@me");
+        let base = Base::parse("http://b.test").unwrap();
+        for wrong in [
+            "http://u:se/secret@a.test/x",
+            "http://u:secret@a.test:99999/",
+            "HTTPS:u:secret@a.test",
+            "ftp://u:secret@a.test/",
+        ] {
+            let error = address(Some(&base), wrong.to_owned(), "").unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("takes paths alone"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        for wrong in ["/http://u:secret@a.test/", "/\t/u:secret@a.test"] {
+            assert!(!shown(wrong).contains("secret"), "{}", shown(wrong));
+        }
+        let nested = address(Some(&base), "x?next=http://c.test/".to_owned(), "");
+        assert_eq!(
+            nested.unwrap().to_string(),
+            "http://b.test/x?next=http://c.test/"
+        );
         for wrong in [
             "x",
             "https://u:secret@p.test",

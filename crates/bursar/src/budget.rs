@@ -335,7 +335,8 @@ impl Budget {
         }
     }
 
-    /// What a refusal says. Takes no lock where nobody waits: beside a resize that is under way it may be a step behind.
+    /// What a refusal says. Takes no lock where nobody waits: beside a resize, units in use and capacity may be of different
+    /// moments.
     #[inline(always)]
     pub(crate) fn usage(&self) -> Usage {
         let word = self.word.load(Ordering::Relaxed);

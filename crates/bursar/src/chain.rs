@@ -339,10 +339,11 @@ fn capture() -> Option<Arc<Node>> {
         }
         deep(|deep| {
             let depth = deep.frames.len();
-            // From the innermost frame that has a record, or from what the stack stands on, upwards.
+            // From the innermost frame that has a record, or from what the stack stands on, upwards. The lowest place of one
+            // that stands on something marks just that: whoever links there links to that.
             let (mut from, mut above) = match deep.captured.last() {
                 Some((at, record)) => (at + 1, Some(Arc::clone(record))),
-                None => (0, deep.under.clone()),
+                None => (usize::from(deep.under.is_some()), deep.under.clone()),
             };
             while from <= depth {
                 let words = match deep.frames.get_mut(from) {

@@ -124,7 +124,7 @@ pub type Wakes<'s> = Pin<&'s mut dyn Future<Output = ()>>;
 /// Drops a future at every await point where nobody can say how many there are, as with sockets and other threads.
 ///
 /// The subject is polled, `go_on` lets the world go on until it has been woken, and so on until it ends. For every length of
-/// that way from none to all of it a fresh world is built, so many half-steps are taken, and `afterwards` is called with what
+/// such a way, from none to the first that leads to the end, a fresh world is built, so many half-steps are taken, and `afterwards` is called with what
 /// drops the subject, as by [`at_every_poll`].
 ///
 /// `points` are where the subject is on its way, in their order, whatever the number of polls at each; `point` says where it
@@ -281,7 +281,8 @@ impl Woken {
 
     /// Tells that task. To be called before the look: a wake-up that comes after it then finds whom to tell.
     fn tells(&self, cx: &Context<'_>) {
-        let before = self.waits().replace(cx.waker().clone());
+        let waker = cx.waker().clone();
+        let before = self.waits().replace(waker);
         drop(before);
     }
 }
@@ -351,7 +352,7 @@ impl<F: Future> Stepped<F> {
         }
     }
 
-    /// Completes once it has been woken since it was last polled.
+    /// Completes once it has been woken since it was last polled. Of several that wait so, the last to be polled is told.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.

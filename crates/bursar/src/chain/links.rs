@@ -119,7 +119,7 @@ pub struct RuntimeId(pub(crate) usize);
 /// It counts as long as everything it was made in is live: a call whose attempt has ended, or whose caller has gone,
 /// no longer counts, and neither does what was above it.
 #[derive(Clone, Default)]
-pub struct Chain(Option<Arc<Node>>);
+pub struct Chain(pub(super) Option<Arc<Node>>);
 
 impl Chain {
     /// What the code that asks runs inside of.

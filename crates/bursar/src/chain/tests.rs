@@ -267,3 +267,21 @@ fn what_was_linked_to_a_call_that_panicked_is_cut_from_it() {
     let chain = chain.expect("it was made");
     chain.scope(|| assert!(!inside(8), "the call is over"));
 }
+
+/// Work that starts its successor and ends would otherwise leave a longer chain behind each time.
+#[test]
+fn who_links_to_a_chain_from_right_inside_of_it_links_to_the_same() {
+    let (chain, record) = inside_of(8, Chain::current);
+    let own = |of: &Chain| Arc::as_ptr(of.0.as_ref().expect("it stands in a call"));
+    let again = chain.scope(Chain::current);
+    assert_eq!(own(&again), own(&chain));
+    chain.scope(|| {
+        let (further, inner) = inside_of(16, Chain::current);
+        assert_ne!(own(&further), own(&chain), "another call is between");
+        further.scope(|| assert!(inside(8) && inside(16)));
+        inner.expect("somebody linked to it").end();
+        assert_eq!(own(&Chain::current()), own(&chain));
+    });
+    record.expect("somebody linked to it").end();
+    again.scope(|| assert!(!inside(8)));
+}
