@@ -1,6 +1,6 @@
 //! A server that answers with whatever bytes there are, and the HTTP client before it.
 //!
-//! The first byte chooses what the client speaks and how its request is to complete ([`Speaks`], [`Completes`]). Over
+//! The first byte chooses what the client speaks and how its request is to complete (`Speaks`, `Completes`). Over
 //! HTTP/1.1 the rest is cut into answers at zeros; each connection gets the next one and is closed. Over HTTP/2 the first
 //! connection gets all of it. The server is the client's proxy, so that every redirect leads back to it, whatever host it names,
 //! and an HTTPS request asks it for a tunnel.
