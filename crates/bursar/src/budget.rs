@@ -310,8 +310,12 @@ impl Budget {
     pub(crate) fn look(&self, mut each: impl FnMut(Seen)) -> Look {
         let queue = lock(&self.queue);
         // Under the lock word and capacity belong together.
-        let free = free(self.word.load(Ordering::Relaxed));
-        let capacity = self.capacity();
+        let word = self.word.load(Ordering::Relaxed);
+        let Usage {
+            capacity,
+            in_use,
+            waiting,
+        } = self.used(word, queue.list.len());
         let mut line = Line::default();
         let mut open = true;
         for waiter in queue.slots.line(&queue.list).take(LOOK) {
@@ -327,10 +331,10 @@ impl Budget {
         }
         Look {
             capacity,
-            in_use: at_least_none(i64::from(capacity) - free),
-            owed: at_least_none(-free),
+            in_use,
+            owed: at_least_none(-free(word)),
             unnoticed,
-            waiting: queue.list.len(),
+            waiting,
             line,
         }
     }
